@@ -4,14 +4,9 @@
 //! makes that set as small as the documents say. Memory that may be locked is limited to 64 KiB, so that `CAP_IPC_LOCK` counts.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use flowlane_testnet::{Card, CardConfig, Namespace};
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
+use flowlane_testnet::{Card, CardConfig, Namespace, PATIENCE, Program};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use std::process::{Command, Output, Stdio};
 
 /// The capabilities that the table of docs/links.md names in the row that begins with these words.
 fn documented(row: &str) -> Vec<String> {
@@ -28,9 +23,9 @@ fn documented(row: &str) -> Vec<String> {
 fn flowlane(namespace: &Namespace, capabilities: &[String], arguments: &str) -> Command {
     let wanted = capabilities.iter().map(|c| format!(",+{}", c.trim_start_matches("CAP_").to_lowercase()));
     let set = format!("-all{}", wanted.collect::<String>());
-    let mut command = Command::new("ip");
+    let mut command = namespace.command("prlimit");
     command
-        .args(["netns", "exec", namespace.name(), "prlimit", "--memlock=65536"])
+        .arg("--memlock=65536")
         .args(["setpriv", "--no-new-privs", "--inh-caps=-all", &format!("--bounding-set={set}")])
         .arg(env!("CARGO_BIN_EXE_flowlane"))
         .args(arguments.split_whitespace())
@@ -38,37 +33,11 @@ fn flowlane(namespace: &Namespace, capabilities: &[String], arguments: &str) -> 
     command
 }
 
-/// A running service. Killed on drop.
-struct Service(Child);
-
-impl Service {
-    /// Starts it; what it says before it serves, and that line.
-    fn start(mut command: Command) -> (Self, Vec<String>) {
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let errors = BufReader::new(child.stderr.take().unwrap());
-        let service = Self(child);
-        let mut said = Vec::new();
-        for line in errors.lines().map_while(Result::ok) {
-            said.push(line);
-            if said.last().is_some_and(|line| line.contains(", workers ")) {
-                return (service, said);
-            }
-        }
-        panic!("it does not serve: {said:?}");
-    }
-
-    /// ^C.
-    fn end(mut self) {
-        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a service, and waits until it serves.
+fn serving(command: Command) -> Program {
+    let mut service = Program::start(command);
+    service.hear(", workers ");
+    service
 }
 
 /// One line, exit code 2.
@@ -83,10 +52,10 @@ fn refused(output: &Output, what: &str) -> String {
 /// Starts with what the row names, has `works` try it, and is refused with each of them missing by a line that names it.
 fn exactly(namespace: &Namespace, row: &str, arguments: &str, works: impl FnOnce()) {
     let named = documented(row);
-    let (service, said) = Service::start(flowlane(namespace, &named, arguments));
-    assert_eq!(said.len(), 1, "{row}: nothing is amiss: {said:?}");
+    let service = serving(flowlane(namespace, &named, arguments));
+    assert_eq!(service.heard().len(), 1, "{row}: nothing is amiss: {:?}", service.heard());
     works();
-    service.end();
+    service.interrupt();
     for missing in &named {
         let others: Vec<String> = named.iter().filter(|c| *c != missing).cloned().collect();
         let output = flowlane(namespace, &others, arguments).output().unwrap();
@@ -156,15 +125,15 @@ fn taps_open_with_the_documented_capabilities_and_more() {
     // With several queues somebody chooses. More privilege is steering, and without it is a note.
     let arguments = format!("{serve} 2 --link tap:tap1");
     let admin = documented("`tap:NAME`");
-    let (service, said) = Service::start(flowlane(&namespace, &admin, &arguments));
+    let service = serving(flowlane(&namespace, &admin, &arguments));
+    let said = service.heard();
     assert!(said.len() == 2 && said[0].contains("CAP_BPF"), "{said:?}");
-    service.end();
+    service.interrupt();
     let more = ["CAP_BPF", "CAP_NET_RAW", "CAP_PERFMON"].map(str::to_owned);
     for n in 1..=more.len() {
-        let (service, said) =
-            Service::start(flowlane(&namespace, &[&admin[..], &more[..n]].concat(), &arguments));
-        assert_eq!(said.len(), 1, "{said:?}");
-        service.end();
+        let service = serving(flowlane(&namespace, &[&admin[..], &more[..n]].concat(), &arguments));
+        assert_eq!(service.heard().len(), 1, "{:?}", service.heard());
+        service.interrupt();
     }
 
     // As docs/links.md has it made, for the user that this is.

@@ -7,12 +7,11 @@
 
 use flowlane_rss::Key;
 use flowlane_sys::affinity::{allowed_cpus, pin_to};
-use flowlane_testnet::{Card, CardConfig, MICROSOFT_KEY};
+use flowlane_testnet::{Card, CardConfig, MICROSOFT_KEY, Program};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -22,16 +21,6 @@ const NEAR: [&str; 2] = ["10.11.2.2/24", "fd00:11:2::2/64"];
 
 /// Both processors are used by one check at a time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// A service on the near end, ended on drop.
-struct Service(Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// A card, and a rule of it in a file.
 struct Bench {
@@ -81,16 +70,13 @@ impl Bench {
         std::fs::write(&self.file, rule.to_string()).unwrap();
     }
 
-    fn in_near(&self) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.card.near().unwrap().name()]);
-        command
+    fn in_near(&self, program: &str) -> Command {
+        self.card.near().unwrap().command(program)
     }
 
     /// A service whose threads are all on this processor.
-    fn serve(&self, cpu: usize) -> Service {
-        let mut command = self.in_near();
-        command.arg(env!("CARGO_BIN_EXE_flowlane"));
+    fn serve(&self, cpu: usize) -> Program {
+        let mut command = self.in_near(env!("CARGO_BIN_EXE_flowlane"));
         command.args([
             "serve",
             "udp-echo",
@@ -103,17 +89,13 @@ impl Bench {
             "1",
             "--json",
         ]);
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).stdin(Stdio::null());
+        command.stdin(Stdio::null());
         let started = std::thread::spawn(move || {
             pin_to(cpu).unwrap();
-            command.spawn().unwrap()
+            Program::start(command)
         });
-        let mut service = Service(started.join().unwrap());
-        let said = BufReader::new(service.0.stderr.take().unwrap());
-        let mut lines = said.lines();
-        assert!(lines.any(|line| line.unwrap().contains("udp-echo on ")), "the service says that it runs");
-        // What it says later is read by nobody and not much.
-        std::thread::spawn(move || lines.for_each(drop));
+        let mut service = started.join().unwrap();
+        service.hear("udp-echo on ");
         service
     }
 
@@ -138,10 +120,8 @@ impl Bench {
             });
             // Packets come before the check begins.
             begin.recv().unwrap();
-            let mut command = self.in_near();
-            command
-                .arg(env!("CARGO_BIN_EXE_flowlane"))
-                .args(["rss", "check", "near0", "--for", time, "--json", "--rss"]);
+            let mut command = self.in_near(env!("CARGO_BIN_EXE_flowlane"));
+            command.args(["rss", "check", "near0", "--for", time, "--json", "--rss"]);
             let child =
                 command.arg(&self.file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             while_it_runs(&stop);
@@ -190,7 +170,7 @@ impl Bench {
     /// Writes a file of the near end's queues.
     fn queue_file(&self, file: &str, value: &str) {
         let path = format!("/sys/class/net/near0/queues/{file}");
-        let done = self.in_near().args(["sh", "-c", &format!("echo {value} > {path}")]).status().unwrap();
+        let done = self.in_near("sh").args(["-c", &format!("echo {value} > {path}")]).status().unwrap();
         assert!(done.success(), "{path}");
     }
 }
@@ -400,8 +380,8 @@ fn a_run_steered_by_a_file() {
             let in_part = r#","in-part":{"flows":[],"slots-not-seen":[5]}}"#;
             std::fs::write(&bench.file, text.trim_end_matches('}').to_owned() + in_part).unwrap();
         }
-        let mut command = bench.in_near();
-        command.arg(env!("CARGO_BIN_EXE_flowlane")).args(["serve", "udp-echo", "--link", "af-xdp:near0"]);
+        let mut command = bench.in_near(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(["serve", "udp-echo", "--link", "af-xdp:near0"]);
         command.args([
             "--addr",
             "10.11.2.9/24",
@@ -413,19 +393,12 @@ fn a_run_steered_by_a_file() {
             "--json",
             "--rss",
         ]);
-        command.arg(&bench.file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut service = Service(command.spawn().unwrap());
-        let mut said = BufReader::new(service.0.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let mut in_part = false;
-        let begun = said
-            .find(|line| {
-                in_part |= line.contains("tells the queues of some flows only");
-                line.contains("udp-echo on ")
-            })
-            .expect("the service says that it runs");
+        command.arg(&bench.file).stdin(Stdio::null());
+        let mut service = Program::start(command);
+        let begun = service.hear("udp-echo on ");
+        let in_part = service.heard().iter().any(|l| l.contains("tells the queues of some flows only"));
         assert_eq!(in_part, !hashes, "a file that tells a part is named, and no other");
         assert!(begun.contains("steered by the card"), "{begun}");
-        let rest = std::thread::spawn(move || said.for_each(drop));
         let answered = bench.card.far().run(|| {
             let echo = |socket: &UdpSocket| {
                 socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -435,11 +408,7 @@ fn a_run_steered_by_a_file() {
             (0..200).filter(|_| echo(&UdpSocket::bind("0.0.0.0:0").unwrap())).count()
         });
         assert_eq!(answered.unwrap(), 200);
-        let pid = rustix::process::Pid::from_child(&service.0);
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut service.0.stdout.take().unwrap(), &mut text).unwrap();
-        rest.join().unwrap();
+        let text = service.interrupt();
         let summary: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         let misdirected = summary["misdirected"].as_u64().unwrap();
         if right {

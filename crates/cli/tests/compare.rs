@@ -4,35 +4,18 @@
 #[path = "../../load/tests/report/fixture.rs"]
 mod fixture;
 
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use flowlane_load::report::files;
+use flowlane_testnet::Scratch;
 use serde_json::Value;
 
-/// A directory of this test's own, removed at the end.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("flowlane-compare-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    /// A report whose service times are `scale` times as long.
-    fn report(&self, name: &str, seed: u64, scale: f64) -> String {
-        let path = self.0.join(name);
-        let mut out = std::fs::File::create(&path).unwrap();
-        files::json(&fixture::run_scaled(fixture::HOSTILE, seed, scale), &mut out).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A report whose service times are `scale` times as long.
+fn report(dir: &Scratch, name: &str, seed: u64, scale: f64) -> String {
+    let path = dir.path(name);
+    let mut out = std::fs::File::create(&path).unwrap();
+    files::json(&fixture::run_scaled(fixture::HOSTILE, seed, scale), &mut out).unwrap();
+    path
 }
 
 fn compare(arguments: &[&str]) -> Output {
@@ -41,10 +24,10 @@ fn compare(arguments: &[&str]) -> Output {
 
 #[test]
 fn slower_faster_and_no_difference_are_told_apart() {
-    let dir = Dir::new("verdict");
-    let a: Vec<String> = (0..4).map(|i| dir.report(&format!("a{i}.json"), i, 1.0)).collect();
-    let b: Vec<String> = (0..4).map(|i| dir.report(&format!("b{i}.json"), 10 + i, 1.3)).collect();
-    let c: Vec<String> = (0..4).map(|i| dir.report(&format!("c{i}.json"), 20 + i, 1.0)).collect();
+    let dir = Scratch::new("compare-verdict");
+    let a: Vec<String> = (0..4).map(|i| report(&dir, &format!("a{i}.json"), i, 1.0)).collect();
+    let b: Vec<String> = (0..4).map(|i| report(&dir, &format!("b{i}.json"), 10 + i, 1.3)).collect();
+    let c: Vec<String> = (0..4).map(|i| report(&dir, &format!("c{i}.json"), 20 + i, 1.0)).collect();
     let ask = |a: &[String], b: &[String]| {
         let mut arguments: Vec<&str> = vec!["--json", "--metric", "p50", "--neglect", "3"];
         arguments.extend(a.iter().map(String::as_str));
@@ -70,8 +53,8 @@ fn slower_faster_and_no_difference_are_told_apart() {
 
 #[test]
 fn people_get_a_table_without_strangers_control_characters() {
-    let dir = Dir::new("table");
-    let (a, b) = (dir.report("a.json", 1, 1.0), dir.report("b.json", 2, 2.0));
+    let dir = Scratch::new("compare-table");
+    let (a, b) = (report(&dir, "a.json", 1, 1.0), report(&dir, "b.json", 2, 2.0));
     // One of each, though one is twice as slow: the ratio, and no finding.
     let output = compare(&[&a, &b]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -95,10 +78,10 @@ fn people_get_a_table_without_strangers_control_characters() {
 
 #[test]
 fn what_is_no_report_is_refused_in_one_line() {
-    let dir = Dir::new("refused");
-    let good = dir.report("good.json", 1, 1.0);
+    let dir = Scratch::new("compare-refused");
+    let good = report(&dir, "good.json", 1, 1.0);
     let good = good.as_str();
-    let bad = dir.0.join("bad.json");
+    let bad = dir.dir().join("bad.json");
     std::fs::write(&bad, "{\"version\": 7}").unwrap();
     let bad = bad.to_str().unwrap();
     for (arguments, word) in [
@@ -127,10 +110,10 @@ fn commands_are_run_in_turns() {
     let compare = |arguments: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_flowlane")).arg("compare").args(arguments).output().unwrap()
     };
-    let dir = Dir::new("turns");
+    let dir = Scratch::new("compare-turns");
     // Figures that differ from run to run, as figures do, and a note of the order.
     let of = |side: &str, base: u32| {
-        let path = dir.0.display();
+        let path = dir.dir().display();
         format!("cd {path}; echo {side} >> order; n=$(wc -l < order); echo rate $(({base} + n % 5))")
     };
     let (fast, slow) = (of("a", 1000), of("b", 900));
@@ -147,7 +130,7 @@ fn commands_are_run_in_turns() {
     names.sort();
     told.sort();
     assert_eq!(names, told);
-    let order = std::fs::read_to_string(dir.0.join("order")).unwrap();
+    let order = std::fs::read_to_string(dir.dir().join("order")).unwrap();
     assert_eq!(order.split_whitespace().collect::<String>(), "abbaabbaabba");
     let cheaper = compare(&["--a", &fast, "--b", &slow, "--less-is-better"]);
     assert_eq!(cheaper.status.code(), Some(0));
@@ -156,7 +139,7 @@ fn commands_are_run_in_turns() {
     assert_eq!(same.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&same.stdout).contains("verdict: no difference of 2.00 %"));
     // The figure of a report is the metric that was asked for; more time is worse.
-    let (quick, late) = (dir.report("quick.json", 1, 1.0), dir.report("late.json", 2, 1.5));
+    let (quick, late) = (report(&dir, "quick.json", 1, 1.0), report(&dir, "late.json", 2, 1.5));
     let reports =
         compare(&["--a", &format!("cat {quick}"), "--b", &format!("cat {late}"), "--metric", "p50"]);
     assert_eq!(reports.status.code(), Some(1));
@@ -175,12 +158,12 @@ fn commands_are_run_in_turns() {
 /// ^C in the fourth pair: the three whole ones are shown, though they differ without a verdict, and the run that it cut short does not count.
 #[test]
 fn an_interrupted_comparison_shows_its_pairs() {
-    let dir = Dir::new("interrupted");
-    let counted = format!("cd {}; echo >> runs; n=$(wc -l < runs)", dir.0.display());
+    let dir = Scratch::new("compare-interrupted");
+    let counted = format!("cd {}; echo >> runs; n=$(wc -l < runs)", dir.dir().display());
     // The command's parent is the comparison.
     let of = |base: u32, then: &str| format!("{counted}; [ $n -lt 7 ] || {then}; echo $(({base} + n % 2))");
     for then in ["kill -INT $PPID", "{ kill -TERM $PPID; exit 1; }"] {
-        let _ = std::fs::remove_file(dir.0.join("runs"));
+        let _ = std::fs::remove_file(dir.dir().join("runs"));
         let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
             .args(["compare", "--json", "--a", &of(1000, then), "--b", &of(900, then)])
             .output()
@@ -190,6 +173,6 @@ fn an_interrupted_comparison_shows_its_pairs() {
         assert!(said.ends_with("\nflowlane: interrupted after 3 pairs\n"), "{said}");
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&answer["verdict"], &answer["pairs"]), (&"interrupted".into(), &3.into()), "{answer}");
-        assert_eq!(std::fs::read_to_string(dir.0.join("runs")).unwrap().lines().count(), 7);
+        assert_eq!(std::fs::read_to_string(dir.dir().join("runs")).unwrap().lines().count(), 7);
     }
 }

@@ -3,30 +3,25 @@
 
 mod shape;
 
-use rustix::process::{Pid, Signal, kill_process};
+use flowlane_testnet::{Ended, Namespace, PATIENCE, Program, free_port};
+use rustix::process::Signal;
 use serde_json::Value;
 use shape::has_the_shape;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 fn flowlane(arguments: &str) -> Command {
     inside(None, arguments)
 }
 
 /// In a namespace, if one is named.
-fn inside(namespace: Option<&str>, arguments: &str) -> Command {
+fn inside(namespace: Option<&Namespace>, arguments: &str) -> Command {
     let program = env!("CARGO_BIN_EXE_flowlane");
     let mut command = match namespace {
         None => Command::new(program),
-        Some(name) => {
-            let mut ip = Command::new("ip");
-            ip.args(["netns", "exec", name, program]);
-            ip
-        }
+        Some(namespace) => namespace.command(program),
     };
     command.args(arguments.split_whitespace()).stdin(Stdio::null());
     command
@@ -37,50 +32,6 @@ fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     writer.into()
-}
-
-/// A port of the loopback that nobody has.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-/// A running service. Killed on drop.
-struct Service {
-    child: Child,
-    out: Option<BufReader<ChildStdout>>,
-}
-
-impl Service {
-    /// Starts it, and waits until it says that it serves.
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        let mut errors = BufReader::new(child.stderr.take().unwrap());
-        errors.read_line(&mut said).unwrap();
-        assert!(said.contains(" port "), "{said}");
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        let out = child.stdout.take().map(BufReader::new);
-        Self { child, out }
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    /// Its end after ^C: what it printed.
-    fn end(mut self) -> String {
-        let mut printed = String::new();
-        self.out.take().unwrap().read_to_string(&mut printed).unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{printed}");
-        printed
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// As in `flowlane ... 2>&1 | head -n 0`.
@@ -118,8 +69,8 @@ fn a_service_ends_quietly_when_nobody_reads_it() {
 }
 
 /// What every thread of a process may do: effective and permitted capabilities, and whether more can be had.
-fn privileges(process: Pid) -> Vec<(u64, u64, bool)> {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", process.as_raw_pid())).unwrap();
+fn privileges(process: u32) -> Vec<(u64, u64, bool)> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", process)).unwrap();
     let status =
         threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
     status
@@ -139,8 +90,7 @@ fn services_on_kernel_sockets_keep_one_privilege_or_none() {
         flowlane_testnet::skipped(why);
         return;
     }
-    let name = format!("flpv{}", std::process::id());
-    let _namespace = flowlane_testnet::Namespace::new(&name).unwrap();
+    let namespace = Namespace::new(&format!("flpv{}", std::process::id())).unwrap();
     const BIND: u64 = 1 << flowlane_sys::privilege::CAP_NET_BIND_SERVICE;
     for (what, kept) in [
         ("http --port 80", BIND),
@@ -149,19 +99,18 @@ fn services_on_kernel_sockets_keep_one_privilege_or_none() {
         ("http --port 1024", 0),
         ("udp-echo --link kernel", 0),
     ] {
-        let service = Service::start(inside(Some(&name), &format!("serve {what} --control")));
-        for thread in privileges(service.pid()) {
+        let service = Program::ready(inside(Some(&namespace), &format!("serve {what} --control")), " port ");
+        for thread in privileges(service.id()) {
             assert_eq!(thread, (kept, kept, true), "{what}");
         }
-        kill_process(service.pid(), Signal::INT).unwrap();
-        service.end();
+        service.interrupt();
     }
 }
 
 #[test]
 fn loads_on_kernel_sockets_keep_no_privilege() {
     let port = free_port();
-    let service = Service::start(flowlane(&format!("serve http --addr 127.0.0.1 --port {port}")));
+    let service = Program::ready(flowlane(&format!("serve http --addr 127.0.0.1 --port {port}")), " port ");
     for what in [
         format!("http http://127.0.0.1:{port}/size/1 -d 1h -c 1 --quiet"),
         format!("tcp 127.0.0.1:{port} --mode connect -d 1h --quiet"),
@@ -177,13 +126,12 @@ fn loads_on_kernel_sockets_keep_no_privilege() {
             assert!(load.try_wait().unwrap().is_none() && began.elapsed() < PATIENCE, "{what}");
             std::thread::yield_now();
         }
-        let kept = privileges(Pid::from_child(&load));
+        let kept = privileges(load.id());
         load.kill().unwrap();
         load.wait().unwrap();
         assert!(kept.iter().all(|thread| *thread == (0, 0, true)), "{what}: {kept:?}");
     }
-    kill_process(service.pid(), Signal::INT).unwrap();
-    service.end();
+    service.interrupt();
 }
 
 fn read_to(stream: &mut TcpStream, end: &str) -> String {
@@ -197,7 +145,7 @@ fn read_to(stream: &mut TcpStream, end: &str) -> String {
 }
 
 /// Two clients of a web server that is stopped: one is idle, the other in the middle of a request.
-fn stop_between(at: &str, service: &Service) {
+fn stop_between(at: &str, service: &Program) {
     let connect = || {
         let stream = TcpStream::connect(at).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -208,7 +156,7 @@ fn stop_between(at: &str, service: &Service) {
     assert!(!read_to(&mut idle, "404 Not Found\n").contains("Connection"));
     busy.write_all(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello").unwrap();
     read_to(&mut busy, "\r\n\r\nhello");
-    kill_process(service.pid(), Signal::INT).unwrap();
+    service.signal(Signal::INT);
     assert_eq!(idle.read(&mut [0]).unwrap(), 0, "the end");
     drop(idle);
     busy.write_all(b"worldGET /status/404 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -216,6 +164,13 @@ fn stop_between(at: &str, service: &Service) {
     // Nothing of the request was promised before the stop, but it came behind one that was.
     assert!(read_to(&mut busy, "404 Not Found\n").contains("\r\nConnection: close\r\n"));
     assert_eq!(busy.read(&mut [0]).unwrap(), 0, "the end");
+}
+
+/// What a service printed that has been told to end and does so.
+fn ended(service: Program) -> String {
+    let Ended { status, printed, said } = service.end();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+    printed
 }
 
 fn http_summary(printed: &str) -> Value {
@@ -228,23 +183,22 @@ fn a_web_server_that_is_stopped_answers_what_was_asked() {
     // Longer than the test's patience: who waits for the grace does not pass.
     let port = free_port();
     let serve = format!("serve http --addr 127.0.0.1 --port {port} --grace 1h --json");
-    let service = Service::start(flowlane(&serve));
+    let service = Program::ready(flowlane(&serve), " port ");
     stop_between(&format!("127.0.0.1:{port}"), &service);
-    let summary = http_summary(&service.end());
+    let summary = http_summary(&ended(service));
     assert_eq!((&summary["requests"], &summary["connections-open"]), (&3.into(), &0.into()), "{summary}");
     assert_eq!(summary["errors"], serde_json::json!({}), "{summary}");
     if let Err(why) = flowlane_testnet::requires() {
         flowlane_testnet::skipped(why);
         return;
     }
-    let name = format!("flws{}", std::process::id());
-    let namespace = flowlane_testnet::Namespace::new(&name).unwrap();
+    let namespace = Namespace::new(&format!("flws{}", std::process::id())).unwrap();
     let serve = "serve http --link tap:tap0 --addr 10.11.2.1/24 --no-pin --grace 1h --json";
-    let service = Service::start(inside(Some(&name), serve));
+    let service = Program::ready(inside(Some(&namespace), serve), " port ");
     namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
     namespace.ip("link set tap0 up").unwrap();
     namespace.run(|| stop_between("10.11.2.1:8080", &service)).unwrap();
-    let summary = http_summary(&service.end());
+    let summary = http_summary(&ended(service));
     assert_eq!((&summary["requests"], &summary["connections-open"]), (&3.into(), &0.into()), "{summary}");
     assert_eq!(summary["errors"], serde_json::json!({}), "{summary}");
 }
@@ -256,10 +210,9 @@ fn a_web_server_whose_link_is_dead_ends_with_the_grace() {
         flowlane_testnet::skipped(why);
         return;
     }
-    let name = format!("flwd{}", std::process::id());
-    let namespace = flowlane_testnet::Namespace::new(&name).unwrap();
+    let namespace = Namespace::new(&format!("flwd{}", std::process::id())).unwrap();
     let serve = "serve http --link tap:tap0 --addr 10.11.2.1/24 --no-pin --grace 300ms --json";
-    let service = Service::start(inside(Some(&name), serve));
+    let service = Program::ready(inside(Some(&namespace), serve), " port ");
     namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
     namespace.ip("link set tap0 up").unwrap();
     let clients = namespace
@@ -279,8 +232,7 @@ fn a_web_server_whose_link_is_dead_ends_with_the_grace() {
         })
         .unwrap();
     namespace.ip("link set tap0 down").unwrap();
-    kill_process(service.pid(), Signal::INT).unwrap();
-    let summary = http_summary(&service.end());
+    let summary = http_summary(&service.interrupt());
     assert_eq!(summary["requests"], 2, "{summary}");
     drop(clients);
 }
@@ -292,15 +244,14 @@ fn what_kernel_sockets_count_is_called_what_it_is() {
         let port = free_port();
         let form = if json { " --json --interval 10ms" } else { "" };
         let serve = format!("serve tcp-echo --link kernel --addr 127.0.0.1 --port {port}{form}");
-        let service = Service::start(flowlane(&serve));
+        let service = Program::ready(flowlane(&serve), " port ");
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         for _ in 0..3 {
             stream.write_all(b"hello").unwrap();
             read_to(&mut stream, "hello");
         }
-        kill_process(service.pid(), Signal::INT).unwrap();
-        let printed = service.end();
+        let printed = service.interrupt();
         if !json {
             let last = printed.lines().last().unwrap();
             assert!(last.starts_with("tcp-echo: reads 3, writes 3, dropped 0, "), "{printed}");

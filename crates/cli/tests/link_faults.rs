@@ -2,17 +2,14 @@
 //! kernel as the peer, and without privileges, which `serve` and `load` have given up by then.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use flowlane_testnet::{Card, CardConfig, Namespace};
-use rustix::process::{Pid, Signal, kill_process};
+use flowlane_testnet::{Card, CardConfig, Ended, Namespace, PATIENCE, Program};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::UdpSocket;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where a link is and where its peer is: on a veth in two namespaces, on a TAP in one.
 enum Place {
@@ -58,23 +55,14 @@ impl Place {
     }
 
     /// Starts `flowlane` at the near end.
-    fn start(&self, arguments: &str) -> Run {
-        let mut child = Command::new("ip")
-            .args(["netns", "exec", self.near().name(), env!("CARGO_BIN_EXE_flowlane")])
-            .args(arguments.split_whitespace())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (say, said) = channel();
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
-        Run { child, said }
+    fn start(&self, arguments: &str) -> Program {
+        let mut command = self.near().command(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(arguments.split_whitespace()).stdin(Stdio::null());
+        Program::start(command)
     }
 
-    fn serve(&self, kind: &str) -> Run {
-        let run = self.start(&format!(
+    fn serve(&self, kind: &str) -> Program {
+        let mut run = self.start(&format!(
             "serve udp-echo --link {kind}:near0 --addr 10.11.2.2/24 --port 7 --workers 1 --no-pin --json"
         ));
         run.hear("udp-echo on");
@@ -100,30 +88,6 @@ impl Place {
     }
 }
 
-/// A running `flowlane`.
-struct Run {
-    child: Child,
-    said: Receiver<String>,
-}
-
-impl Run {
-    /// Waits for a line with these words.
-    fn hear(&self, words: &str) {
-        loop {
-            let line = self.said.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("'{words}': {e}"));
-            if line.contains(words) {
-                return;
-            }
-        }
-    }
-
-    /// Waits for its end; what it printed, and what it complained of since it was last listened to.
-    fn end(mut self) -> (ExitStatus, String, Vec<String>) {
-        let printed = std::io::read_to_string(self.child.stdout.take().unwrap()).unwrap();
-        (self.child.wait().unwrap(), printed, self.said.iter().collect())
-    }
-}
-
 /// Datagrams and connections go on when somebody makes the link narrower, and the far side with it.
 fn follows_the_mtu(kind: &str) {
     let Some(place) = Place::new(kind) else { return };
@@ -135,7 +99,7 @@ fn follows_the_mtu(kind: &str) {
         for (namespace, end) in ends {
             namespace.ip(&format!("link set {end} mtu 1500")).unwrap();
         }
-        let run = place.start(&format!(
+        let mut run = place.start(&format!(
             "serve {service} --link {kind}:near0 --addr 10.11.2.2/24 --port 7 --workers 1 --no-pin --json"
         ));
         run.hear("-echo on");
@@ -170,8 +134,8 @@ fn follows_the_mtu(kind: &str) {
                 place.far().run(|| exchange(message, &mut stream)).unwrap();
             }
         }
-        kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
-        let (status, _, _) = run.end();
+        run.signal(Signal::INT);
+        let Ended { status, .. } = run.end();
         assert!(status.success());
     }
 }
@@ -188,7 +152,7 @@ fn tap_follows_the_mtu() {
 
 fn comes_back(kind: &str) {
     let Some(place) = Place::new(kind) else { return };
-    let run = place.serve(kind);
+    let mut run = place.serve(kind);
     place.echo();
     for _ in 0..2 {
         place.near().ip("link set near0 down").unwrap();
@@ -197,8 +161,8 @@ fn comes_back(kind: &str) {
         run.hear(&format!("{kind}:near0: the interface is up again"));
         place.echo();
     }
-    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
-    let (status, printed, _) = run.end();
+    run.signal(Signal::INT);
+    let Ended { status, printed, .. } = run.end();
     assert!(status.success());
     let summary: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
     assert!(summary.is_object(), "{printed}");
@@ -209,7 +173,7 @@ fn is_gone(kind: &str) {
     let run = place.serve(kind);
     place.echo();
     place.near().ip("link del near0").unwrap();
-    let (status, printed, complaints) = run.end();
+    let Ended { status, printed, said: complaints } = run.end();
     assert_eq!(status.code(), Some(1), "{complaints:?}");
     let gone = format!("flowlane: {kind}:near0: the interface is gone");
     assert_eq!(complaints.last(), Some(&gone), "{complaints:?}");
@@ -259,9 +223,9 @@ fn a_load_ends(kind: &str, rate: &str) {
         Err(e) if e.kind() == ErrorKind::WouldBlock => panic!("nothing came: {:?}", run.end()),
         other => assert!(other.unwrap() > 0),
     }
-    flowlane_testnet::assert_no_privileges(run.child.id());
+    flowlane_testnet::assert_no_privileges(run.id());
     place.near().ip("link del near0").unwrap();
-    let (status, printed, complaints) = run.end();
+    let Ended { status, printed, said: complaints } = run.end();
     assert_eq!(status.code(), Some(1), "{complaints:?}");
     assert!(complaints.last().is_some_and(|l| l.ends_with("the interface is gone")), "{complaints:?}");
     let report: Value = serde_json::from_str(&printed).unwrap();
@@ -296,8 +260,8 @@ fn closing_a_tap_that_was_made_for_us_is_no_loss() {
     }
     let place = Place::Tap(Namespace::new(&format!("{}{}", label(), std::process::id())).unwrap());
     let run = place.serve("tap");
-    kill_process(Pid::from_child(&run.child), Signal::INT).unwrap();
-    let (status, _, complaints) = run.end();
+    run.signal(Signal::INT);
+    let Ended { status, said: complaints, .. } = run.end();
     assert!(status.success(), "{complaints:?}");
     assert!(!complaints.iter().any(|l| l.contains("gone")), "{complaints:?}");
 }

@@ -4,10 +4,9 @@
 
 mod load_schema;
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use flowlane_testnet::Program;
 use serde_json::Value;
 
 fn flowlane(arguments: &str) -> Command {
@@ -33,21 +32,14 @@ impl Wire {
     }
 
     /// `flowlane serve http` in the namespace, ready.
-    fn serve(&self, arguments: &str) -> Server {
+    fn serve(&self, arguments: &str) -> Program {
         let name = &self.0;
         let mut command = Command::new("ip");
         command.args(["netns", "exec", name, env!("CARGO_BIN_EXE_flowlane")]);
         let all = format!("serve http --link af-packet:{name}1 --no-pin --json {arguments}");
         command.args(all.split_whitespace());
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut ready = String::new();
-        said.read_line(&mut ready).unwrap();
-        assert!(ready.contains("http on"), "{ready}");
-        // Nobody reads the rest; it must not fill the pipe.
-        std::thread::spawn(move || said.lines().for_each(drop));
-        Server(child)
+        command.stdin(Stdio::null());
+        Program::ready(command, "http on")
     }
 
     fn load(&self, arguments: &str) -> Output {
@@ -59,25 +51,6 @@ impl Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         let _ = flowlane(&format!("lab down --name {}", self.0)).output();
-    }
-}
-
-struct Server(Child);
-
-impl Server {
-    /// ^C; what it printed.
-    fn end(mut self) -> String {
-        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
-        let printed = std::io::read_to_string(self.0.stdout.take().unwrap()).unwrap();
-        assert!(self.0.wait().unwrap().success());
-        printed
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -105,7 +78,7 @@ fn requests_go_through_tunnels() {
         let report = report(&output);
         let counts = &report["total"]["counts"];
         assert_eq!((&counts["answered"], &counts["failed"]), (&200.into(), &0.into()), "{kind}: {counts}");
-        let heard = server.end();
+        let heard = server.interrupt();
         assert!(heard.contains("\"requests\":200,"), "{kind}: {heard}");
     }
 }
@@ -124,7 +97,7 @@ fn clients_behind_a_router_all_stand_at_once() {
     assert_eq!(total["concurrency-max"], 2000, "{total}");
     let counts = &total["counts"];
     assert_eq!((&counts["answered"], &counts["failed"]), (&4000.into(), &0.into()), "{counts}");
-    drop(server.end());
+    drop(server.interrupt());
 }
 
 #[test]

@@ -3,11 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
+use flowlane_testnet::{Program, Scratch, free_port};
 use serde_json::Value;
 
 fn program() -> Command {
@@ -18,39 +16,24 @@ fn program() -> Command {
 
 /// `serve http` on a port of the loopback, with files and, if asked for, TLS.
 struct Server {
-    child: Child,
+    _program: Program,
     address: String,
-    dir: PathBuf,
+    dir: Scratch,
 }
 
 impl Server {
     fn start(name: &str, more: &[&str]) -> Self {
-        let dir = std::env::temp_dir().join(format!("flowlane-options-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        std::fs::write(dir.join("page.html"), "0123456789").unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut child = program()
-            .args(["serve", "http", "--addr", "127.0.0.1/8", "--no-pin", "--dir", dir.to_str().unwrap()])
+        let dir = Scratch::new(&format!("options-{name}"));
+        std::fs::write(dir.path("page.html"), "0123456789").unwrap();
+        let port = free_port();
+        let mut command = program();
+        command
+            .args(["serve", "http", "--addr", "127.0.0.1/8", "--no-pin", "--dir"])
+            .arg(dir.dir())
             .args(["--port", &port.to_string()])
-            .args(more)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut ready = String::new();
-        said.read_line(&mut ready).unwrap();
-        assert!(ready.contains("http on 127.0.0.1"), "{ready}");
-        std::thread::spawn(move || said.lines().for_each(drop));
-        Self { child, address: format!("127.0.0.1:{port}"), dir }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.dir);
+            .args(more);
+        let program = Program::ready(command, "http on 127.0.0.1");
+        Self { _program: program, address: format!("127.0.0.1:{port}"), dir }
     }
 }
 
@@ -282,9 +265,9 @@ fn every_option_changes_what_it_should() {
         );
         assert!(is_right(&report), "--{option}: {arguments:?}: {report}");
     }
-    let file = server.dir.join("body");
+    let file = server.dir.path("body");
     std::fs::write(&file, "hello").unwrap();
-    let body = ["--body-file", file.to_str().unwrap(), "-n", "5", "--expect-sha256", HELLO];
+    let body = ["--body-file", &file, "-n", "5", "--expect-sha256", HELLO];
     let (_, report) = run(&format!("http://{}/echo", server.address), &body);
     assert!(all_answered(&report), "--body-file: {report}");
 }
@@ -321,19 +304,9 @@ fn a_vlan_a_gateway_and_routed_clients() {
     far.ip("link set vb up").unwrap();
     // One address is beyond the other, and the way back to clients that are nobody's neighbours is by way of ours.
     let serve = "serve http --link af-packet:vb --addr 10.11.2.1/24,10.12.0.1/32 --gateway 10.11.2.2 --vlan 7 --port 80";
-    let mut server = Command::new("ip")
-        .args(["netns", "exec", far.name(), env!("CARGO_BIN_EXE_flowlane")])
-        .args(serve.split_whitespace())
-        .arg("--no-pin")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(server.stderr.take().unwrap());
-    let mut ready = String::new();
-    said.read_line(&mut ready).unwrap();
-    assert!(ready.contains("http on"), "{ready}");
+    let mut command = far.command(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(serve.split_whitespace()).arg("--no-pin").stdin(Stdio::null());
+    let _server = Program::ready(command, "http on");
     for (url, more) in [
         ("http://10.11.2.1/size/100", ""),
         ("http://10.11.2.1/size/100", "--clients 10.64.0.0/24 --routed"),
@@ -342,8 +315,8 @@ fn a_vlan_a_gateway_and_routed_clients() {
         let line = format!(
             "load http {url} --link af-packet:va --addr 10.11.2.2/24 --vlan 7 -n 50 --json -q --no-pin {more}"
         );
-        let output = Command::new("ip")
-            .args(["netns", "exec", near.name(), env!("CARGO_BIN_EXE_flowlane")])
+        let output = near
+            .command(env!("CARGO_BIN_EXE_flowlane"))
             .args(line.split_whitespace())
             .stdin(Stdio::null())
             .output()
@@ -352,8 +325,6 @@ fn a_vlan_a_gateway_and_routed_clients() {
             .unwrap_or_else(|e| panic!("{line}: {e}: {}", String::from_utf8_lossy(&output.stderr)));
         assert!(all_answered(&report) && count(&report, "answered") == 50, "{line}: {report}");
     }
-    server.kill().unwrap();
-    server.wait().unwrap();
 }
 
 /// A new option needs a test: this list is made from what `--help` says.

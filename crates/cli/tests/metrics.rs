@@ -1,48 +1,37 @@
 //! `serve --metrics` and `stat --open-metrics`: what is served, to whom, and that Prometheus reads it.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use flowlane_testnet::skipped;
-use rustix::process::{Pid, Signal, kill_process};
+use flowlane_testnet::{PATIENCE, Program, Scratch, free_port, skipped};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 /// An echo server on kernel sockets, with metrics and a control socket.
 struct Service {
-    child: Child,
+    _program: Program,
     metrics: SocketAddr,
     control: PathBuf,
+    _scratch: Scratch,
 }
 
 impl Service {
     fn start(tag: &str) -> Self {
-        let control =
-            std::env::temp_dir().join(format!("flowlane-metrics-{tag}-{}.sock", std::process::id()));
-        // A port that is free is one that the kernel just gave.
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+        let scratch = Scratch::new(&format!("metrics-{tag}"));
+        let control = scratch.dir().join("control.sock");
+        let port = free_port().to_string();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command
             .args(["serve", "udp-echo", "--link", "kernel", "--addr", "127.0.0.1/32", "--port", &port])
             .args(["--workers", "2", "--no-pin", "--metrics", "0", "--control"])
             .arg(&control)
-            .env_remove("RUST_LOG")
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let said = lines.find_map(|line| {
-            let line = line.unwrap();
-            let (_, rest) = line.split_once("metrics http://")?;
-            Some(rest.strip_suffix("/metrics").unwrap().parse().unwrap())
-        });
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { metrics: said.expect("it says where its metrics are"), control, child }
+            .env_remove("RUST_LOG");
+        let mut program = Program::start(command);
+        let said = program.hear("metrics http://");
+        let at = said.split_once("metrics http://").unwrap().1.strip_suffix("/metrics").unwrap();
+        Self { metrics: at.parse().unwrap(), control, _program: program, _scratch: scratch }
     }
 
     /// Sends this and reads all that comes back.
@@ -61,14 +50,6 @@ impl Service {
         let answer = self.raw(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n"));
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.to_owned(), body.to_owned())
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.control);
     }
 }
 
@@ -218,52 +199,25 @@ fn dashboard_and_rules_name_what_there_is() {
     }
 }
 
-/// A program that has said a line with this word, and the line.
-fn started(mut command: Command, word: &str) -> (Killed, String) {
-    let piped = command.env_remove("RUST_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = Killed(piped.spawn().unwrap());
-    let (say, said) = channel();
-    let outputs: [Box<dyn Read + Send>; 2] =
-        [Box::new(child.0.stdout.take().unwrap()), Box::new(child.0.stderr.take().unwrap())];
-    for output in outputs {
-        let say = say.clone();
-        std::thread::spawn(move || {
-            // Whoever has heard enough hears no more, and the pipe is read on.
-            BufReader::new(output).lines().map_while(Result::ok).for_each(|line| drop(say.send(line)));
-        });
-    }
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let line = said.recv_timeout(left).unwrap_or_else(|e| panic!("'{word}': {e}"));
-        if line.contains(word) {
-            return (child, line);
-        }
-    }
-}
-
-/// Ends with its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A program that has said a line with this word on standard error, and the line.
+fn started(mut command: Command, word: &str) -> (Program, String) {
+    command.env_remove("RUST_LOG");
+    let mut program = Program::start(command);
+    let line = program.hear(word);
+    (program, line)
 }
 
 /// A Prometheus that scrapes these once a second.
 struct Prometheus {
-    process: Killed,
+    _process: Program,
     at: String,
-    dir: PathBuf,
+    _dir: Scratch,
 }
 
 impl Prometheus {
     fn start(targets: &[SocketAddr]) -> Self {
-        let dir = std::env::temp_dir().join(format!("flowlane-prometheus-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let config = dir.join("prometheus.yml");
+        let dir = Scratch::new("prometheus");
+        let config = dir.path("prometheus.yml");
         let targets: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
         let text = format!(
             "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: flowlane\n    static_configs: [{{targets: [{}]}}]\n",
@@ -272,13 +226,13 @@ impl Prometheus {
         std::fs::write(&config, text).unwrap();
         let mut prometheus = Command::new("prometheus");
         prometheus
-            .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+            .arg(format!("--config.file={config}"))
+            .arg(format!("--storage.tsdb.path={}", dir.path("data")))
             .arg("--web.listen-address=127.0.0.1:0");
         let listening = "Listening on\" address=";
         let (process, line) = started(prometheus, listening);
         let at = line.split_once(listening).unwrap().1.trim().to_owned();
-        Self { process, at, dir }
+        Self { _process: process, at, _dir: dir }
     }
 
     /// What it answers to a query: the series; empty while there is none. `Err`: it does not take the query.
@@ -299,14 +253,6 @@ impl Prometheus {
     }
 }
 
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.process.0), Signal::TERM);
-        let _ = self.process.0.wait();
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
 /// A query up to its comparison, behind which no series may be left.
 fn without_comparison(query: &str) -> &str {
     let at = [" > ", " < "].into_iter().filter_map(|sign| query.find(sign)).min();
@@ -320,21 +266,24 @@ fn prometheus_reads_it() {
     if !is_there("prometheus") {
         return;
     }
-    let dir = std::env::temp_dir().join(format!("flowlane-queries-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
+    let scratch = Scratch::new("queries");
+    let dir = scratch.dir();
     let ours = |line: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
-        command.args(line.split_whitespace()).env("XDG_RUNTIME_DIR", &dir).current_dir(&dir);
+        command.args(line.split_whitespace()).env("XDG_RUNTIME_DIR", dir).current_dir(dir);
         command
     };
-    let _switch = started(ours("switch up --port web --port x"), "switch ");
+    let mut switch = ours("switch up --port web --port x");
+    switch.env_remove("RUST_LOG");
+    let mut switch = Program::start(switch);
+    while !switch.prints().contains("switch ") {}
     let host = |port, address, line: &str| {
         ours(&format!("{line} --link switch:sw0/{port} --addr 10.9.0.{address}/24 --workers 2 --no-pin"))
     };
     let (_service, said) = started(host("web", 1, "serve tcp-echo --port 7 --metrics 0"), "metrics http://");
     let at = said.split_once("metrics http://").unwrap().1.strip_suffix("/metrics").unwrap();
-    let mut load = host("x", 2, "load tcp 10.9.0.1:7 --connections 4 --duration 10m --quiet");
-    let _load = Killed(load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let load = host("x", 2, "load tcp 10.9.0.1:7 --connections 4 --duration 10m --quiet");
+    let _load = Program::start(load);
 
     let service = Service::start("prometheus");
     let prometheus = Prometheus::start(&[service.metrics, at.parse().unwrap()]);
@@ -367,5 +316,4 @@ fn prometheus_reads_it() {
     assert!(up.len() == 2 && up.iter().all(|up| up["value"][1] == "1"), "{up:?}");
     let name = prometheus.ask("flowlane_instance_info{name='serve udp-echo'}").unwrap();
     assert_eq!(name.len(), 1, "{name:?}");
-    let _ = std::fs::remove_dir_all(&dir);
 }

@@ -8,9 +8,9 @@ mod schema;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use flowlane_testnet::Scratch;
 use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -50,30 +50,10 @@ fn load(url: &str, more: &[&str]) -> Output {
     command(url, more).output().unwrap()
 }
 
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("flowlane-outputs-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn every_file_is_written_and_says_the_same() {
-    let (dir, url) = (Dir::new("files"), server());
-    let [json, page, csv, log] = ["run.json", "run.html", "run.csv", "run.hlog"].map(|n| dir.file(n));
+    let (dir, url) = (Scratch::new("outputs-files"), server());
+    let [json, page, csv, log] = ["run.json", "run.html", "run.csv", "run.hlog"].map(|n| dir.path(n));
     // What was there before, and longer, goes.
     std::fs::write(&csv, "x".repeat(1 << 20)).unwrap();
     let files = ["--save", &json, "--html", &page, "--csv", &csv, "--hdr", &log, "--lines", "--json"];
@@ -110,8 +90,8 @@ fn thresholds_decide_the_exit_code() {
 
 #[test]
 fn what_could_not_be_written_or_judged_is_said_before_the_run() {
-    let dir = Dir::new("refused");
-    let same = dir.file("same");
+    let dir = Scratch::new("outputs-refused");
+    let same = dir.path("same");
     for (arguments, word) in [
         (&["--html", "/no/such/dir/run.html"][..], "/no/such/dir/run.html"),
         (&["--csv", "/"], "--csv"),
@@ -141,13 +121,13 @@ const DISPLAY: &str = "\u{1b}[?1049h";
 
 /// Runs it on a terminal of its own, and calls `shown` with its process once these bytes were written to it; all that was written.
 /// `None`, having said why, where there can be none.
-fn on_a_terminal(dir: &Dir, inner: &Command, bytes: &str, shown: impl FnOnce(i32)) -> Option<String> {
+fn on_a_terminal(dir: &Scratch, inner: &Command, bytes: &str, shown: impl FnOnce(i32)) -> Option<String> {
     on_a_terminal_of(dir, (80, 24), inner, bytes, shown)
 }
 
 /// As [`on_a_terminal`], on one of so many columns and rows.
 fn on_a_terminal_of(
-    dir: &Dir,
+    dir: &Scratch,
     (columns, rows): (u16, u16),
     inner: &Command,
     bytes: &str,
@@ -163,7 +143,7 @@ fn on_a_terminal_of(
         .chain(inner.get_args())
         .map(|w| format!("'{}'", w.to_str().unwrap()))
         .collect();
-    let pid = dir.file("pid");
+    let pid = dir.path("pid");
     let mut script = Command::new("script")
         .args([
             "-qec",
@@ -198,7 +178,7 @@ fn assert_restored(text: &str) {
 
 #[test]
 fn the_terminal_is_as_it_was_after_a_display() {
-    let dir = Dir::new("terminal");
+    let dir = Scratch::new("outputs-terminal");
     let Some(text) = on_a_terminal(&dir, &command(&server(), &["--tui"]), DISPLAY, |_| ()) else { return };
     assert_restored(&text);
 }
@@ -212,7 +192,7 @@ fn the_display_shows_how_far_connecting_is() {
     let listener = TcpListener::from(listener);
     let at = listener.local_addr().unwrap();
     let _first = std::net::TcpStream::connect(at).unwrap();
-    let dir = Dir::new("connecting");
+    let dir = Scratch::new("outputs-connecting");
     for (view, line) in [("--tui", "connecting:"), ("--color=never", "connecting: 0 of 4 open")] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
         command.args(["load", "http", &format!("http://{at}/"), "-c", "4", "-d", "10m", view]);
@@ -225,7 +205,7 @@ fn the_display_shows_how_far_connecting_is() {
 /// A signal from outside ends the run with its table, and the terminal is as it was.
 #[test]
 fn the_terminal_is_as_it_was_after_an_interrupt() {
-    let (dir, url) = (Dir::new("interrupt"), server());
+    let (dir, url) = (Scratch::new("outputs-interrupt"), server());
     for signal in [Signal::INT, Signal::TERM] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
         command.args(["load", "http", &url, "-c", "4", "-r", "200", "-d", "10m", "--tui"]);
@@ -239,7 +219,7 @@ fn the_terminal_is_as_it_was_after_an_interrupt() {
 /// Where there is no room for the display, as on a terminal that says it has no size, there are lines, and it is said why.
 #[test]
 fn a_display_without_room_is_lines() {
-    let (dir, url) = (Dir::new("room"), server());
+    let (dir, url) = (Scratch::new("outputs-room"), server());
     for (size, display) in
         [((0, 0), false), ((20, 4), false), ((80, 3), false), ((1, 1), false), ((40, 10), true)]
     {

@@ -2,16 +2,13 @@
 //! families, its own tunnel devices where it has them, and its client of TCP Fast Open.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use flowlane_testnet::Namespace;
+use flowlane_testnet::{Namespace, PATIENCE, Program};
 use rustix::net::{AddressFamily, SendFlags, SocketType, sendto, socket};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// One packet, the last that fits one, the first in two, several, and nearly the longest there is.
 const SIZES: [usize; 8] = [1, 1400, 1472, 1473, 3000, 9000, 60_000, 65_000];
 
@@ -54,12 +51,12 @@ impl Peer {
     }
 
     /// `flowlane serve udp-echo` on 10.11.2.1 and fd00:11:2::1, ready.
-    fn serve(&self, more: &str) -> Service {
+    fn serve(&self, more: &str) -> Program {
         self.serve_as("udp-echo", more)
     }
 
     /// Another service.
-    fn serve_as(&self, service: &str, more: &str) -> Service {
+    fn serve_as(&self, service: &str, more: &str) -> Program {
         let near = if self.kind == "tap" { "tap0".into() } else { format!("{}0", self.name) };
         let program = env!("CARGO_BIN_EXE_flowlane");
         let arguments = format!(
@@ -72,21 +69,14 @@ impl Peer {
             command = Command::new("ip");
             command.args(["netns", "exec", &self.name, program]);
         }
-        command.args(arguments.split_whitespace());
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut ready = String::new();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        said.read_line(&mut ready).unwrap();
-        assert!(ready.contains(&format!("{service} on")), "{ready}");
-        // Nobody reads the rest; it must not fill the pipe.
-        std::thread::spawn(move || said.lines().for_each(drop));
+        command.args(arguments.split_whitespace()).stdin(Stdio::null());
+        let program = Program::ready(command, &format!("{service} on"));
         if self.kind == "tap" {
             self.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
             self.ip("addr add fd00:11:2::2/64 dev tap0 nodad").unwrap();
             self.ip("link set tap0 up").unwrap();
         }
-        Service(child)
+        program
     }
 }
 
@@ -99,24 +89,9 @@ impl Drop for Peer {
     }
 }
 
-struct Service(Child);
-
-impl Service {
-    /// ^C; its summary.
-    fn end(mut self) -> Value {
-        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
-        let printed = std::io::read_to_string(self.0.stdout.take().unwrap()).unwrap();
-        assert!(self.0.wait().unwrap().success());
-        let last = printed.lines().last().unwrap();
-        serde_json::from_str(last).unwrap()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// ^C; its summary.
+fn end(service: Program) -> Value {
+    serde_json::from_str(service.interrupt().lines().last().unwrap()).unwrap()
 }
 
 /// So many that it cannot be by chance that all of them have the bucket of their addresses: the key is drawn at random.
@@ -187,7 +162,7 @@ fn lengths_over(kind: &'static str, tag: &str) {
         let redirected = redirected(&control);
         assert_eq!(redirected.len(), 2);
         assert!(redirected.iter().all(|n| (*n > 0) != more.is_empty()), "{more}: {redirected:?}");
-        let summary = service.end();
+        let summary = end(service);
         let want = 2 * PORTS * SIZES.len();
         assert_eq!((&summary["received"], &summary["sent"]), (&want.into(), &want.into()), "{summary}");
     }
@@ -225,7 +200,7 @@ fn tunnel_to_the_kernel(kind: &'static str, tag: &str, device: &str, ours: &str)
         peer.inside(|| ask(&with_port));
         ping(&peer, to);
     }
-    let summary = service.end();
+    let summary = end(service);
     let want = 2 * PORTS * SIZES.len();
     assert_eq!((&summary["received"], &summary["sent"]), (&want.into(), &want.into()), "{summary}");
 }
@@ -289,7 +264,7 @@ fn the_kernel_opens_fast() {
         assert_eq!(extended("TCPFastOpenActive"), 7);
         assert_eq!(extended("TCPFastOpenActiveFail"), 0);
     });
-    service.end();
+    end(service);
 }
 
 /// `MSG_FASTOPEN`.

@@ -5,17 +5,15 @@
 
 mod shape;
 
-use rustix::process::{Pid, Signal, kill_process};
+use flowlane_testnet::{PATIENCE, Program, Scratch, free_port};
+use rustix::process::Signal;
 use serde_json::Value;
 use shape::has_the_shape;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn command(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
@@ -60,7 +58,7 @@ fn busy_polling_that_is_not_to_be_had() {
 /// By what connections are served: as asked for, or a line why not; and what is there in place of it, if that is all the same.
 #[test]
 fn connections_by_io_uring_or_not() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     for (arguments, words) in [
         (
             "udp-echo --link kernel --io uring".to_owned(),
@@ -89,7 +87,7 @@ fn connections_by_io_uring_or_not() {
         let (said, fallen, service) = std::thread::spawn(move || {
             flowlane_sys::kernel::uring::forgo(error).unwrap();
             let refused = one_line(&flowlane(&format!("{serve} uring")), "without io_uring");
-            let (service, ready) = Service::start(command(&format!("{serve} auto")));
+            let (service, ready) = start(command(&format!("{serve} auto")));
             (refused, ready, service)
         })
         .join()
@@ -104,7 +102,7 @@ fn connections_by_io_uring_or_not() {
         return eprintln!("connections_by_io_uring_or_not: skipped, because {e}");
     }
     // ^C with many connections that say nothing.
-    let (service, ready) = Service::start(command(&format!("{serve} uring --grace 100ms")));
+    let (service, ready) = start(command(&format!("{serve} uring --grace 100ms")));
     assert!(ready.contains("connections by io_uring"), "{ready}");
     let peers: Vec<_> = (0..1500).map(|_| ask()).collect();
     let summary = last_json(&service.interrupt(), "summary");
@@ -114,72 +112,11 @@ fn connections_by_io_uring_or_not() {
     }
 }
 
-/// A directory of the test's own.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("flowlane-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A running service. Killed on drop.
-struct Service {
-    child: Child,
-    /// Lines on standard output and standard error.
-    printed: Receiver<String>,
-    lines: Receiver<String>,
-}
-
-fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
-    let (said, lines) = channel();
-    std::thread::spawn(move || {
-        BufReader::new(from).lines().map_while(Result::ok).try_for_each(|line| said.send(line))
-    });
-    lines
-}
-
-impl Service {
-    /// Starts it and waits until it says that it serves.
-    fn start(mut command: Command) -> (Self, String) {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let printed = lines(child.stdout.take().unwrap());
-        let lines = lines(child.stderr.take().unwrap());
-        let service = Self { child, printed, lines };
-        let ready = service.lines.recv_timeout(PATIENCE).expect("it says that it serves, or why not");
-        (service, ready)
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// ^C; what it printed.
-    fn interrupt(mut self) -> String {
-        self.signal(Signal::INT);
-        let text: Vec<String> = self.printed.iter().collect();
-        assert!(self.child.wait().unwrap().success());
-        text.join("\n")
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a service and waits until it says that it serves, or why not.
+fn start(command: Command) -> (Program, String) {
+    let mut service = Program::start(command);
+    let ready = service.says();
+    (service, ready)
 }
 
 fn last_json(text: &str, kind: &str) -> Value {
@@ -239,7 +176,7 @@ fn bad_arguments() {
 #[test]
 fn the_control_socket_of_a_service() {
     let scratch = Scratch::new("control");
-    let here = scratch.0.clone();
+    let here = scratch.dir().to_owned();
     let link = format!("pcap:,{}", scratch.path("out.pcap"));
     let with = |arguments: &str| {
         let mut command = command(arguments);
@@ -250,9 +187,9 @@ fn the_control_socket_of_a_service() {
     let none = with("stat").output().unwrap();
     assert!(one_line(&none, "stat").contains("no instance"));
 
-    let (first, ready) = Service::start(with(&serve));
+    let (first, ready) = start(with(&serve));
     let path = ready.split("control socket ").nth(1).unwrap_or_else(|| panic!("{ready}")).to_owned();
-    assert!(path.starts_with(&here.display().to_string()) && path.contains(&first.child.id().to_string()));
+    assert!(path.starts_with(&here.display().to_string()) && path.contains(&first.id().to_string()));
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &str| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o600);
@@ -263,7 +200,7 @@ fn the_control_socket_of_a_service() {
     let taken = with(&format!("{serve} {path}")).output().unwrap();
     assert!(one_line(&taken, "a second instance").contains("another instance"));
 
-    let (second, _) = Service::start(with(&serve));
+    let (second, _) = start(with(&serve));
     let several = with("stat").output().unwrap();
     assert!(one_line(&several, "stat").contains("several instances"));
     second.interrupt();
@@ -271,7 +208,7 @@ fn the_control_socket_of_a_service() {
     // A killed process leaves its file; the next one replaces it.
     drop(first);
     assert!(std::path::Path::new(&path).exists());
-    let (third, ready) = Service::start(with(&format!("{serve} {path}")));
+    let (third, ready) = start(with(&format!("{serve} {path}")));
     assert!(ready.contains(&path));
     let summary = last_json(&third.interrupt(), "summary");
     assert_eq!(summary["received"], 0);
@@ -281,19 +218,19 @@ fn the_control_socket_of_a_service() {
 /// `--rebalance`: so many buckets that lanes can move, a policy by name, and what it did in the summary.
 #[test]
 fn lanes_may_move_by_themselves() {
-    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = free_port();
     let serve = format!(
         "serve udp-discard --link kernel --addr 127.0.0.1 --port {free} --no-pin --workers 2 --rebalance"
     );
     for (policy, arguments) in [("even", ""), ("pack", " pack")] {
-        let (service, ready) = Service::start(command(&format!("{serve}{arguments} --json")));
+        let (service, ready) = start(command(&format!("{serve}{arguments} --json")));
         assert!(ready.contains("workers 2, buckets 32"), "{ready}");
         let summary = last_json(&service.interrupt(), "summary");
         has_the_shape(&summary, "Summary");
         assert_eq!(summary["rebalance"]["policy"], policy, "{summary}");
         assert_eq!(summary["rebalance"]["moves"], 0, "{summary}");
     }
-    let (service, _) = Service::start(command(&format!("{serve} --buckets 4")));
+    let (service, _) = start(command(&format!("{serve} --buckets 4")));
     let printed = service.interrupt();
     assert!(printed.contains("rebalance even: 0 moves\n"), "{printed}");
     let wrong = command(&format!("{serve} odd")).output().unwrap();
@@ -311,13 +248,12 @@ fn lanes_move_by_themselves_over_af_xdp() {
     let card = flowlane_testnet::Card::new(&flowlane_testnet::CardConfig::for_test("rebal", 2)).unwrap();
     let scratch = Scratch::new("rebalance");
     let control = scratch.path("control");
-    let mut serve = Command::new("ip");
-    serve.args(["netns", "exec", card.near().unwrap().name(), env!("CARGO_BIN_EXE_flowlane")]);
+    let mut serve = card.near().unwrap().command(env!("CARGO_BIN_EXE_flowlane"));
     let arguments = format!(
         "serve tcp-echo --link af-xdp:near0 --addr 10.11.2.9/24 --port 7 --workers 2 --no-pin --key microsoft --rebalance --json --control {control}"
     );
     serve.args(arguments.split_whitespace()).stdin(Stdio::null());
-    let (service, ready) = Service::start(serve);
+    let (service, ready) = start(serve);
     assert!(ready.contains("workers 2, buckets 32"), "{ready}");
     let rss = flowlane::Toeplitz::new(&flowlane::Key::MICROSOFT);
     let at = std::net::SocketAddrV4::new([10, 11, 2, 9].into(), 7);
@@ -385,7 +321,7 @@ fn workers_on_named_processors() {
         format!("serve udp-discard --link pcap:,{} --addr 10.11.2.1/24 {more}", scratch.path("out.pcap"))
     };
     let control = scratch.path("control");
-    let (service, _) = Service::start(command(&serve(&format!("--cpus {first} --control {control}"))));
+    let (service, _) = start(command(&serve(&format!("--cpus {first} --control {control}"))));
     let shown: Value = serde_json::from_str(&text(&format!("stat -Q --json --control {control}"))).unwrap();
     let bound: Vec<_> =
         shown["netisr"]["workstreams"].as_array().unwrap().iter().map(|w| w["cpu"].as_u64()).collect();
@@ -458,7 +394,7 @@ fn echo_over(kind: &str, tag: &str) {
     let Some(lab) = Lab::up(tag) else { return };
     let scratch = Scratch::new(tag);
     let control = scratch.path("control.sock");
-    let (service, ready) = Service::start(command(&format!(
+    let (mut service, ready) = start(command(&format!(
         "serve udp-echo --link {kind}:{}0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --key microsoft \
          --udp-4tuple --flows --json --interval 50ms --control {control}",
         lab.0
@@ -467,7 +403,7 @@ fn echo_over(kind: &str, tag: &str) {
     assert_eq!(lab.inside(|| ask("10.11.2.1:8080", 16, 4)), 64);
     assert_eq!(lab.inside(|| ask("[fd00:11:2::1]:8080", 16, 4)), 64);
 
-    flowlane_testnet::assert_no_privileges(service.child.id());
+    flowlane_testnet::assert_no_privileges(service.id());
 
     let stat = |letters: &str| text(&format!("stat {letters} --control {control}"));
     assert!(stat("-s -s -p udp").contains("\t128 datagrams received\n"));
@@ -480,7 +416,7 @@ fn echo_over(kind: &str, tag: &str) {
     let steering = &report["rss"]["hosts"][0]["steering"];
     assert_eq!(steering["redirected"], 0, "the card and the lanes agree: {steering}");
 
-    let interval = service.printed.recv_timeout(PATIENCE).unwrap();
+    let interval = service.prints();
     has_the_shape(&last_json(&interval, "interval"), "Interval");
     service.signal(Signal::USR1);
     let printed = service.interrupt();
@@ -541,7 +477,7 @@ fn talk(to: &str, len: usize, echo: bool) -> Duration {
 }
 
 /// Long and short connections of both families against the service, and what it says of them afterwards.
-fn talk_to(service: Service, control: &str, inside: impl Fn(&(dyn Fn() + Sync))) {
+fn talk_to(service: Program, control: &str, inside: impl Fn(&(dyn Fn() + Sync))) {
     const LONG: usize = 16 << 20;
     for to in ["10.11.2.1:8080", "[fd00:11:2::1]:8080"] {
         inside(&|| {
@@ -575,7 +511,7 @@ fn tcp_over(kind: &str, tag: &str) {
     let Some(lab) = Lab::up(tag) else { return };
     let scratch = Scratch::new(tag);
     let control = scratch.path("control.sock");
-    let (service, ready) = Service::start(command(&format!(
+    let (service, ready) = start(command(&format!(
         "serve tcp-echo --link {kind}:{}0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --key microsoft \
          --flows --json --interval 50ms --control {control}",
         lab.0
@@ -608,10 +544,9 @@ fn tcp_over_tap() {
         "serve tcp-echo --link tap:tap0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json \
          --interval 50ms --control {control}"
     );
-    let mut inside = Command::new("ip");
-    inside.args(["netns", "exec", &name, env!("CARGO_BIN_EXE_flowlane")]);
+    let mut inside = namespace.command(env!("CARGO_BIN_EXE_flowlane"));
     inside.args(serve.split_whitespace()).stdin(Stdio::null());
-    let (service, ready) = Service::start(inside);
+    let (service, ready) = start(inside);
     assert!(ready.contains("tcp-echo on 10.11.2.1"), "{ready}");
     namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
     namespace.ip("addr add fd00:11:2::2/64 dev tap0 nodad").unwrap();
@@ -629,16 +564,14 @@ fn a_stop_ends_connections_and_a_second_one_waits_for_none() {
     for twice in [false, true] {
         let name = format!("flst{}{}", u8::from(twice), std::process::id());
         let namespace = flowlane_testnet::Namespace::new(&name).unwrap();
-        let mut inside = Command::new("ip");
-        inside.args(["netns", "exec", &name, env!("CARGO_BIN_EXE_flowlane")]);
+        let mut inside = namespace.command(env!("CARGO_BIN_EXE_flowlane"));
         // Longer than the test's patience: who waits for the grace does not pass.
         let serve = "serve tcp-echo --link tap:tap0 --addr 10.11.2.1/24 --no-pin --grace 1h";
         inside.args(serve.split_whitespace()).stdin(Stdio::null());
-        let (mut service, ready) = Service::start(inside);
+        let (service, ready) = start(inside);
         assert!(ready.contains("tcp-echo on 10.11.2.1"), "{ready}");
         namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
         namespace.ip("link set tap0 up").unwrap();
-        let pid = Pid::from_child(&service.child);
         let peer = namespace
             .run(|| {
                 let mut stream = TcpStream::connect("10.11.2.1:8080").unwrap();
@@ -646,19 +579,19 @@ fn a_stop_ends_connections_and_a_second_one_waits_for_none() {
                 stream.write_all(b"hello").unwrap();
                 let mut got = [0; 5];
                 stream.read_exact(&mut got).unwrap();
-                kill_process(pid, Signal::INT).unwrap();
+                service.signal(Signal::INT);
                 assert_eq!(stream.read(&mut got).unwrap(), 0, "FIN");
                 stream
             })
             .unwrap();
         let code = if twice {
             service.signal(Signal::INT);
-            let status = service.child.wait().unwrap();
+            let ended = service.end();
             drop(peer);
-            status.code()
+            ended.status.code()
         } else {
             drop(peer);
-            service.child.wait().unwrap().code()
+            service.end().status.code()
         };
         assert_eq!(code, Some(if twice { 130 } else { 0 }));
     }
@@ -667,7 +600,7 @@ fn a_stop_ends_connections_and_a_second_one_waits_for_none() {
 #[test]
 fn tcp_discard_takes_all_and_says_nothing() {
     let Some(lab) = Lab::up("td") else { return };
-    let (service, _) = Service::start(command(&format!(
+    let (service, _) = start(command(&format!(
         "serve tcp-discard --link af-xdp:{}0 --addr 10.11.2.1/24 --workers 2 --no-pin --flows --json",
         lab.0
     )));
@@ -686,19 +619,18 @@ fn echo_over_tap() {
         return;
     }
     let namespace = flowlane_testnet::Namespace::new(&format!("fltap{}", std::process::id())).unwrap();
-    let mut inside = Command::new("ip");
-    inside.args(["netns", "exec", namespace.name(), env!("CARGO_BIN_EXE_flowlane")]);
+    let mut inside = namespace.command(env!("CARGO_BIN_EXE_flowlane"));
     let serve =
         "serve udp-echo --link tap:t0 --addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2 --no-pin --json -d";
     inside.args(serve.split_whitespace()).stdin(Stdio::null());
-    let (service, ready) = Service::start(inside);
+    let (service, ready) = start(inside);
     assert!(ready.contains("tap:t0"), "{ready}");
     namespace.ip("addr add 10.11.2.2/24 dev t0").unwrap();
     namespace.ip("addr add fd00:11:2::2/64 dev t0 nodad").unwrap();
     namespace.ip("link set t0 up").unwrap();
     assert_eq!(namespace.run(|| ask("10.11.2.1:8080", 8, 4)).unwrap(), 32);
     assert_eq!(namespace.run(|| ask("[fd00:11:2::1]:8080", 8, 4)).unwrap(), 32);
-    flowlane_testnet::assert_no_privileges(service.child.id());
+    flowlane_testnet::assert_no_privileges(service.id());
     let summary = last_json(&service.interrupt(), "summary");
     assert_eq!((&summary["received"], &summary["sent"]), (&64.into(), &64.into()));
     assert_eq!(summary["alignment"], 1.0);
@@ -728,13 +660,13 @@ fn queues_and_links_that_are_taken() {
     let serve = |link: &str, more: &str| {
         format!("serve udp-discard --link {link}:{}0 --addr 10.11.2.1/24 --no-pin {more}", lab.0)
     };
-    let (service, _) = Service::start(command(&serve("af-xdp", "--workers 2")));
+    let (service, _) = start(command(&serve("af-xdp", "--workers 2")));
     let said = refused(&serve("af-xdp", "--workers 2"));
     assert!(said.contains(&lab.0), "{said}");
     service.interrupt();
     // Queues and workers need not be as many: there are two queues.
     for workers in ["", "--workers 1", "--workers 3"] {
-        let (service, _) = Service::start(command(&serve("af-xdp", workers)));
+        let (service, _) = start(command(&serve("af-xdp", workers)));
         service.interrupt();
     }
 }

@@ -1,15 +1,13 @@
 //! `flowlane serve http` as people run it: over a TAP, with curl as the client, and what it says of it afterwards.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use rustix::process::{Pid, Signal, kill_process};
+mod shape;
+
+use flowlane_testnet::Program;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use shape::has_the_shape;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn refused(more: &str) -> String {
     let usual = "serve http --link tap:flnone0 --addr 10.11.2.1/24 --no-pin ";
@@ -44,19 +42,6 @@ fn bad_arguments() {
     }
 }
 
-/// Exactly the members that the schema requires.
-fn has_the_shape(document: &Value, kind: &str) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/serve-v1.json");
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let required: Vec<&str> =
-        schema["$defs"][kind]["required"].as_array().unwrap().iter().map(|r| r.as_str().unwrap()).collect();
-    let mut present: Vec<&str> = document.as_object().unwrap().keys().map(String::as_str).collect();
-    let mut required = required;
-    required.sort_unstable();
-    present.sort_unstable();
-    assert_eq!(present, required, "{kind}");
-}
-
 /// A service over a TAP in a namespace of its own; `ask` is given a way to run curl beside it.
 fn served(tag: &str, more: &str, ask: impl Fn(&dyn Fn(&str) -> String)) -> Option<Vec<Value>> {
     if let Err(why) = flowlane_testnet::requires() {
@@ -74,23 +59,11 @@ fn served(tag: &str, more: &str, ask: impl Fn(&dyn Fn(&str) -> String)) -> Optio
          --interval 50ms {more}"
     );
     let inside = |program: &str, arguments: &str| {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &name, program]).args(arguments.split_whitespace());
-        command.stdin(Stdio::null());
+        let mut command = namespace.command(program);
+        command.args(arguments.split_whitespace()).stdin(Stdio::null());
         command
     };
-    let mut service = inside(env!("CARGO_BIN_EXE_flowlane"), &serve)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (say, ready) = channel();
-    let errors = service.stderr.take().unwrap();
-    std::thread::spawn(move || {
-        BufReader::new(errors).lines().map_while(Result::ok).try_for_each(|line| say.send(line))
-    });
-    let line = ready.recv_timeout(PATIENCE).expect("it says that it serves, or why not");
-    assert!(line.contains("http on 10.11.2.1"), "{line}");
+    let service = Program::ready(inside(env!("CARGO_BIN_EXE_flowlane"), &serve), "http on 10.11.2.1");
     namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
     namespace.ip("addr add fd00:11:2::2/64 dev tap0 nodad").unwrap();
     namespace.ip("link set tap0 up").unwrap();
@@ -100,10 +73,7 @@ fn served(tag: &str, more: &str, ask: impl Fn(&dyn Fn(&str) -> String)) -> Optio
         assert!(output.status.success(), "curl {arguments}: {said}");
         String::from_utf8(output.stdout).unwrap()
     });
-    kill_process(Pid::from_child(&service), Signal::INT).unwrap();
-    let mut printed = String::new();
-    service.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-    assert!(service.wait().unwrap().success());
+    let printed = service.interrupt();
     Some(printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 

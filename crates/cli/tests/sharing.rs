@@ -1,44 +1,26 @@
 //! Several programs on one interface: one address is one program's, whichever links they use, and whatever becomes of the first.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use flowlane_testnet::{Card, CardConfig, Namespace};
-use std::io::{BufRead, BufReader};
+use flowlane_testnet::{Card, CardConfig, Namespace, PATIENCE, Program};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
 fn flowlane(namespace: &Namespace, link: &str, address: &str, more: &[&str]) -> Command {
-    let mut command = Command::new("ip");
+    let mut command = namespace.command(env!("CARGO_BIN_EXE_flowlane"));
     command
-        .args(["netns", "exec", namespace.name(), env!("CARGO_BIN_EXE_flowlane")])
         .args(["serve", "udp-echo", "--link", link, "--addr", address, "--port", "7"])
         .args(["--workers", "1", "--no-pin", "--json"])
         .args(more)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stdin(Stdio::null());
     command
 }
 
 /// A server that is up. Killed on drop, as by `kill -9`.
-struct Server(Child);
-
-impl Server {
-    fn start(namespace: &Namespace, link: &str, address: &str, more: &[&str]) -> Self {
-        let mut child = flowlane(namespace, link, address, more).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.contains("udp-echo on")), "{link} {address} does not start");
-        Self(child)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn serving(namespace: &Namespace, link: &str, address: &str, more: &[&str]) -> Program {
+    let mut server = Program::start(flowlane(namespace, link, address, more));
+    server.hear("udp-echo on");
+    server
 }
 
 /// The one line that a server says that must not start.
@@ -77,20 +59,20 @@ fn one_address_is_one_programs_and_others_are_others() {
     let near = card.near().unwrap();
     for (first, second) in [("af-packet", "af-packet"), ("af-packet", "af-xdp"), ("af-xdp", "af-packet")] {
         let (first, second) = (format!("{first}:near0"), format!("{second}:near0"));
-        let server = Server::start(near, &first, "10.11.2.2/24", &[]);
+        let server = serving(near, &first, "10.11.2.2/24", &[]);
         let said = refused(near, &second, "10.11.2.2/24", &[]);
-        let owner = format!("10.11.2.2 is already served by process {}", server.0.id());
+        let owner = format!("10.11.2.2 is already served by process {}", server.id());
         assert!(said.contains(&owner) && said.contains("near0"), "{said}");
         // Nothing was taken from the first.
         echo(&card, "10.11.2.2:7");
         {
-            let _beside = Server::start(near, &second, "10.11.2.3/24", &[]);
+            let _beside = serving(near, &second, "10.11.2.3/24", &[]);
             echo(&card, "10.11.2.3:7");
             echo(&card, "10.11.2.2:7");
         }
         // Killed, without a chance to clean up: its address is free.
         drop(server);
-        let _next = Server::start(near, &second, "10.11.2.2/24", &[]);
+        let _next = serving(near, &second, "10.11.2.2/24", &[]);
         echo(&card, "10.11.2.2:7");
     }
 }
@@ -103,8 +85,8 @@ fn a_vlan_has_addresses_of_its_own() {
     }
     let card = Card::new(&CardConfig::for_test("shvl", 1)).unwrap();
     let near = card.near().unwrap();
-    let _untagged = Server::start(near, "af-packet:near0", "10.11.2.2/24", &[]);
-    let _tagged = Server::start(near, "af-packet:near0", "10.11.2.2/24", &["--vlan", "5"]);
+    let _untagged = serving(near, "af-packet:near0", "10.11.2.2/24", &[]);
+    let _tagged = serving(near, "af-packet:near0", "10.11.2.2/24", &["--vlan", "5"]);
     let said = refused(near, "af-packet:near0", "10.11.2.2/24", &["--vlan", "5"]);
     assert!(said.contains("10.11.2.2 on VLAN 5"), "{said}");
     echo(&card, "10.11.2.2:7");
@@ -118,11 +100,11 @@ fn a_tap_interface_has_one_program_behind_it() {
     }
     let near = Namespace::new(&format!("fl-shtap-{}", std::process::id())).unwrap();
     near.ip("tuntap add dev tap0 mode tap multi_queue vnet_hdr").unwrap();
-    let server = Server::start(&near, "tap:tap0", "10.11.2.2/24", &[]);
+    let server = serving(&near, "tap:tap0", "10.11.2.2/24", &[]);
     let said = refused(&near, "tap:tap0", "10.11.2.3/24", &[]);
-    assert!(said.contains(&format!("already served by process {}", server.0.id())), "{said}");
+    assert!(said.contains(&format!("already served by process {}", server.id())), "{said}");
     // Its kernel's side is another matter.
-    drop(Server::start(&near, "af-packet:tap0", "10.11.2.3/24", &[]));
+    drop(serving(&near, "af-packet:tap0", "10.11.2.3/24", &[]));
     drop(server);
-    drop(Server::start(&near, "tap:tap0", "10.11.2.3/24", &[]));
+    drop(serving(&near, "tap:tap0", "10.11.2.3/24", &[]));
 }

@@ -5,6 +5,7 @@ use flowlane::{
     Bucket, Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream, UdpSocket, block_on,
     control, current, spawn,
 };
+use flowlane_testnet::{Program, free_port};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -264,8 +265,9 @@ fn where_kernel_connections_arrive() {
     }
     let path = std::env::temp_dir().join(format!("flowlane-stat-arrive-{}.sock", std::process::id()));
     let flowlane = || Command::new(env!("CARGO_BIN_EXE_flowlane"));
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut server = flowlane()
+    let port = free_port();
+    let mut serve = flowlane();
+    serve
         .args([
             "serve",
             "tcp-discard",
@@ -276,15 +278,8 @@ fn where_kernel_connections_arrive() {
             "--port",
             &port.to_string(),
         ])
-        .args(["--workers", "2", "--cpus", "0,1", "--steer", "cpu", "--control", path.to_str().unwrap()])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut errors = BufReader::new(server.stderr.take().unwrap());
-    let mut line = String::new();
-    errors.read_line(&mut line).unwrap();
-    assert!(line.contains(" port "), "{line}");
+        .args(["--workers", "2", "--cpus", "0,1", "--steer", "cpu", "--control", path.to_str().unwrap()]);
+    let server = Program::ready(serve, " port ");
     let stat = |letters: &str| {
         let output = flowlane()
             .args(["stat", letters, "--json", "--control", path.to_str().unwrap()])
@@ -331,8 +326,7 @@ fn where_kernel_connections_arrive() {
         );
     };
     let done = std::thread::scope(|scope| scope.spawn(client).join());
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(server);
     let _ = std::fs::remove_file(&path);
     done.unwrap();
 }
@@ -342,21 +336,12 @@ fn where_kernel_connections_arrive() {
 fn udp_sockets_of_the_kernel() {
     let path = std::env::temp_dir().join(format!("flowlane-stat-udp-{}.sock", std::process::id()));
     let control = path.to_str().unwrap();
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = free_port();
     let line = format!("serve udp-echo --link kernel --addr 127.0.0.1/8 --port {port} --workers 2 --no-pin");
-    let mut server = Command::new(env!("CARGO_BIN_EXE_flowlane"))
-        .args(line.split_whitespace())
-        .args(["--control", control])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut errors = BufReader::new(server.stderr.take().unwrap());
-    let mut line = String::new();
-    errors.read_line(&mut line).unwrap();
-    let pid = Pid::from_child(&server);
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    serve.args(line.split_whitespace()).args(["--control", control]);
+    let server = Program::ready(serve, " port ");
     let told = std::panic::catch_unwind(|| {
-        assert!(line.contains(" port "), "{line}");
         let stat = |letters: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
             command.arg("stat").args(letters).args(["--control", control]);
@@ -401,11 +386,11 @@ fn udp_sockets_of_the_kernel() {
             (1..=received).contains(&sent) && (dropped, overflown) == (0, 0),
             "{received} {sent} {dropped}"
         );
-        kill_process(pid, Signal::STOP).unwrap();
+        server.signal(Signal::STOP);
         for _ in 0..3000 {
             client.send(&[7; 1400]).unwrap();
         }
-        kill_process(pid, Signal::CONT).unwrap();
+        server.signal(Signal::CONT);
         // Behind all that waited, so that the lane has been told what was lost.
         answered(b"last");
         let [received, dropped, _, overflown] = counted();
@@ -416,8 +401,7 @@ fn udp_sockets_of_the_kernel() {
         assert_eq!(text.lines().filter(|l| l.starts_with("udp4 ") && l.contains(&name)).count(), 4, "{text}");
         assert!(!text.contains(" more: "), "{text}");
     });
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(server);
     let _ = std::fs::remove_file(&path);
     if let Err(why) = told {
         std::panic::resume_unwind(why);

@@ -1,38 +1,23 @@
 //! `RUST_LOG`: the events that it asks for come on standard error, and nothing else changes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use flowlane_testnet::{Card, CardConfig};
-use rustix::process::{Pid, Signal, kill_process};
+use flowlane_testnet::{Card, CardConfig, Ended, Namespace, Program, free_port};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use std::process::{Command, Output, Stdio};
 
 /// `flowlane`, in a namespace if one is named.
-fn flowlane(inside: Option<&str>, log: Option<&str>, arguments: &str) -> Command {
+fn flowlane(inside: Option<&Namespace>, log: Option<&str>, arguments: &str) -> Command {
     let program = env!("CARGO_BIN_EXE_flowlane");
     let mut command = match inside {
         None => Command::new(program),
-        Some(namespace) => {
-            let mut ip = Command::new("ip");
-            ip.args(["netns", "exec", namespace, program]);
-            ip
-        }
+        Some(namespace) => namespace.command(program),
     };
     command.args(arguments.split_whitespace()).stdin(Stdio::null()).env_remove("RUST_LOG");
     if let Some(log) = log {
         command.env("RUST_LOG", log);
     }
     command
-}
-
-/// A port of the loopback that nobody has.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A run that has links, workers and a report, and no goal that a busy machine could miss.
@@ -42,45 +27,11 @@ fn run(log: Option<&str>) -> Output {
     flowlane(None, log, RUN).output().unwrap()
 }
 
-/// A service that runs, and the lines it says.
-struct Service {
-    child: Child,
-    said: Receiver<String>,
-    heard: Vec<String>,
-}
-
-impl Service {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let errors = BufReader::new(child.stderr.take().unwrap());
-        let (say, said) = channel();
-        std::thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
-        Self { child, said, heard: Vec::new() }
-    }
-
-    /// Waits for a line with all of these words.
-    fn hear(&mut self, words: &[&str]) {
-        let all = |line: &String| words.iter().all(|word| line.contains(word));
-        while !self.heard.iter().any(all) {
-            let line = self.said.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|e| panic!("{words:?}: {e}: {:#?}", self.heard));
-            self.heard.push(line);
-        }
-    }
-
-    /// Its end: the exit code and the whole of what it printed; what is said until then is heard.
-    fn end(&mut self) -> (Option<i32>, String) {
-        let printed = std::io::read_to_string(self.child.stdout.take().unwrap()).unwrap();
-        let code = self.child.wait().unwrap().code();
-        self.heard.extend(self.said.iter());
-        (code, printed)
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// Waits for a line with all of these words, which may have been heard already.
+fn hear(service: &mut Program, words: &[&str]) {
+    let all = |line: &String| words.iter().all(|word| line.contains(word));
+    while !service.heard().iter().any(all) {
+        service.says();
     }
 }
 
@@ -140,15 +91,15 @@ fn nobody_has_to_read_them() {
 #[test]
 fn a_service_tells_that_it_listens_and_what_it_gave_up() {
     let serve = format!("serve http --link kernel --addr 127.0.0.1 --port {} --json", free_port());
-    let mut service = Service::start(flowlane(None, Some("flowlane=debug"), &serve));
-    service.hear(&["http on"]);
-    service.hear(&["flowlane::socket", "listening"]);
-    service.hear(&["flowlane::privilege", "privileges given up", "after=0"]);
-    kill_process(Pid::from_child(&service.child), Signal::INT).unwrap();
-    let (code, printed) = service.end();
-    assert_eq!(code, Some(0));
+    let mut service = Program::start(flowlane(None, Some("flowlane=debug"), &serve));
+    hear(&mut service, &["http on"]);
+    hear(&mut service, &["flowlane::socket", "listening"]);
+    hear(&mut service, &["flowlane::privilege", "privileges given up", "after=0"]);
+    service.signal(Signal::INT);
+    let Ended { status, printed, said } = service.end();
+    assert_eq!(status.code(), Some(0));
     assert!(printed.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{printed}");
-    assert!(service.heard.iter().any(|l| l.contains("flowlane::worker: ended")), "{:#?}", service.heard);
+    assert!(said.iter().any(|l| l.contains("flowlane::worker: ended")), "{said:#?}");
 }
 
 #[test]
@@ -161,17 +112,19 @@ fn a_link_tells_what_becomes_of_it() {
     let near = card.near().unwrap();
     let serve =
         "serve udp-echo --link af-packet:near0 --addr 10.11.2.2/24 --port 7 --workers 1 --no-pin --json";
-    let mut service = Service::start(flowlane(Some(near.name()), Some("flowlane=info"), serve));
-    service.hear(&["udp-echo on"]);
-    service.hear(&["INFO flowlane::link: opened", "af-packet:near0"]);
+    let mut service = Program::start(flowlane(Some(near), Some("flowlane=info"), serve));
+    hear(&mut service, &["udp-echo on"]);
+    hear(&mut service, &["INFO flowlane::link: opened", "af-packet:near0"]);
     near.ip("link set near0 mtu 1400").unwrap();
-    service.hear(&["INFO flowlane::link", "has an MTU of 1400"]);
+    hear(&mut service, &["INFO flowlane::link", "has an MTU of 1400"]);
     near.ip("link set near0 down").unwrap();
-    service.hear(&["WARN flowlane::link", "is down"]);
+    hear(&mut service, &["WARN flowlane::link", "is down"]);
     near.ip("link set near0 up").unwrap();
-    service.hear(&["INFO flowlane::link", "is up again"]);
+    hear(&mut service, &["INFO flowlane::link", "is up again"]);
     near.ip("link del near0").unwrap();
-    service.hear(&["WARN flowlane::link", "is gone"]);
-    assert_eq!(service.end().0, Some(1));
-    service.hear(&["INFO flowlane::link: closed", "near0"]);
+    hear(&mut service, &["WARN flowlane::link", "is gone"]);
+    let Ended { status, said, .. } = service.end();
+    assert_eq!(status.code(), Some(1));
+    let closed = |line: &String| line.contains("INFO flowlane::link: closed") && line.contains("near0");
+    assert!(said.iter().any(closed), "{said:#?}");
 }

@@ -1,10 +1,9 @@
 //! `serve --watchdog`, `--task-budget` and `--perf-events`, and what `stat` says of them.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+use flowlane_testnet::{Program, Scratch, free_port};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 fn flowlane(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
@@ -13,25 +12,25 @@ fn flowlane(arguments: &str) -> Command {
 }
 
 /// A service with all of it on.
-struct Service(Child, String);
+struct Service {
+    _program: Program,
+    scratch: Scratch,
+}
 
 impl Service {
     fn start(more: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let control = std::env::temp_dir().join(format!("flowlane-watching-{}-{port}", std::process::id()));
-        let control = control.to_str().unwrap().to_owned();
+        let port = free_port();
+        let scratch = Scratch::new(&format!("watching-{port}"));
+        let control = scratch.path("control.sock");
         let arguments =
             format!("serve http --link kernel --workers 2 --no-pin --port {port} --control {control} {more}");
-        let mut child = flowlane(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let (mut said, mut errors) = (String::new(), BufReader::new(child.stderr.take().unwrap()));
-        errors.read_line(&mut said).unwrap();
-        assert!(said.contains(" port "), "{said}");
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Self(child, control)
+        Self { _program: Program::ready(flowlane(&arguments), " port "), scratch }
     }
 
     fn stat(&self, letters: &str) -> String {
-        let output = flowlane(&format!("stat {letters} --control {}", self.1)).output().unwrap();
+        let output = flowlane(&format!("stat {letters} --control {}", self.scratch.path("control.sock")))
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{letters}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(
@@ -41,14 +40,6 @@ impl Service {
             "{text}"
         );
         text
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        let _ = std::fs::remove_file(&self.1);
     }
 }
 

@@ -4,11 +4,9 @@
 //! and what a service says when it begins) and which the terminal folds; and rows with two addresses of IPv6, which are not cut.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
+use flowlane_testnet::{Program, free_port};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 const COLUMNS: usize = 80;
 
@@ -111,32 +109,20 @@ fn answers_fit() {
 
 /// A service on loopback that is asked over its control socket.
 struct Service {
-    child: Child,
+    program: Program,
     control: PathBuf,
     port: u16,
 }
 
 impl Service {
     fn start(kind: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let control = std::env::temp_dir().join(format!("flowlane-width-{kind}-{}", std::process::id()));
         let arguments = format!(
             "serve {kind} --link kernel --port {port} --interval 200ms --control {}",
             control.display()
         );
-        let mut child = flowlane(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (mut said, mut errors) = (String::new(), BufReader::new(child.stderr.take().unwrap()));
-        errors.read_line(&mut said).unwrap();
-        assert!(said.contains(" port "), "{said}");
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Self { child, control, port }
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self { program: Program::ready(flowlane(&arguments), " port "), control, port }
     }
 }
 
@@ -149,7 +135,7 @@ fn services_and_what_stat_says_of_them_fit() {
         ("tcp-source", "load tcp 127.0.0.1:PORT --mode source -c 2 -d 300ms --link kernel"),
         ("http", "load http http://127.0.0.1:PORT/ -c 2 -d 300ms"),
     ] {
-        let mut service = Service::start(kind);
+        let service = Service::start(kind);
         let load = load.replace("PORT", &service.port.to_string());
         wides.extend(wide(&load, &printed(&load)));
         for letters in ["", "-s", "-ss", "-Q", "-a", "-R", "-a -R", "-s -p tcp"] {
@@ -158,9 +144,7 @@ fn services_and_what_stat_says_of_them_fit() {
             assert!(output.status.success(), "{stat}: {}", String::from_utf8_lossy(&output.stderr));
             wides.extend(wide(&format!("{kind}: {stat}"), &String::from_utf8(output.stdout).unwrap()));
         }
-        kill_process(Pid::from_child(&service.child), Signal::INT).unwrap();
-        let mut summary = String::new();
-        service.child.stdout.take().unwrap().read_to_string(&mut summary).unwrap();
+        let summary = service.program.interrupt();
         assert!(!summary.is_empty());
         wides.extend(wide(&format!("serve {kind}"), &summary));
     }

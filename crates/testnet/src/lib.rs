@@ -1,4 +1,4 @@
-//! Networks to test on: namespaces, and veth pairs that behave like a card with RSS.
+//! Networks to test on: namespaces, and veth pairs that behave like a card with RSS; and [`Program`]s to test in them.
 //!
 //! ```text
 //!     far namespace (the kernel is the peer)          near side (Flowlane is here)
@@ -22,10 +22,14 @@
 
 mod card;
 mod namespace;
+mod program;
+mod scratch;
 mod tagged;
 
 pub use card::{Card, CardConfig, Hook, MICROSOFT_KEY};
 pub use namespace::Namespace;
+pub use program::{Ended, PATIENCE, Program, free_port};
+pub use scratch::Scratch;
 pub use tagged::Tagged;
 
 use flowlane_sys::privilege;

@@ -3,6 +3,7 @@
 use crate::{Error, ip};
 use flowlane_sys::netns::{self, Entered};
 use std::path::PathBuf;
+use std::process::Command;
 
 /// A network namespace with its loopback up. Removed on drop.
 #[derive(Debug)]
@@ -41,6 +42,14 @@ impl Namespace {
     /// As [`ip`].
     pub fn ip(&self, arguments: &str) -> Result<(), Error> {
         ip(&format!("-n {} {arguments}", self.name))
+    }
+
+    /// A command that runs a program inside it.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, program]);
+        command
     }
 
     /// Moves this thread into it until the guard is dropped.

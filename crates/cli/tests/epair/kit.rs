@@ -3,16 +3,14 @@
 use flowlane::epair::EpairReport;
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::netdev::watch::LinkWatch;
-use flowlane_testnet::Namespace;
-use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read, Write};
+pub(crate) use flowlane_testnet::PATIENCE;
+use flowlane_testnet::{Ended, Namespace, Program};
+use rustix::process::Signal;
+use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
-
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 /// Addresses of A and B, of either family.
 pub(crate) const ADDRESSES: [[&str; 2]; 2] = [["10.11.7.1", "10.11.7.2"], ["fd00:11:7::1", "fd00:11:7::2"]];
@@ -61,9 +59,8 @@ pub(crate) fn namespaces(label: &str) -> [Namespace; 3] {
 /// A running pair with interfaces `a` and `b` in namespaces of their own. Killed on drop.
 pub(crate) struct Pair {
     pub(crate) spaces: [Namespace; 3],
-    child: Child,
-    out: Option<BufReader<ChildStdout>>,
-    pub(crate) said: Receiver<String>,
+    /// `None` after its end.
+    program: Option<Program>,
     control: PathBuf,
 }
 
@@ -77,12 +74,7 @@ impl Pair {
             spaces[1].name(),
             control.display(),
         );
-        let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (say, said) = channel();
-        let errors = BufReader::new(child.stderr.take().unwrap());
-        std::thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
-        let out = child.stdout.take().map(BufReader::new);
-        let pair = Self { spaces, child, out, said, control };
+        let mut pair = Self { spaces, program: Some(Program::start(command(&arguments))), control };
         pair.said_that("flowlane: epair a in ");
         addresses(&pair.spaces[0], "a", 0);
         addresses(&pair.spaces[1], "b", 1);
@@ -90,9 +82,10 @@ impl Pair {
     }
 
     /// Waits for a line that begins so.
-    pub(crate) fn said_that(&self, begins: &str) -> String {
+    pub(crate) fn said_that(&mut self, begins: &str) -> String {
+        let program = self.program.as_mut().unwrap();
         loop {
-            let line = self.said.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("'{begins}': {e}"));
+            let line = program.hear(begins);
             if line.starts_with(begins) {
                 return line;
             }
@@ -124,26 +117,23 @@ impl Pair {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.program.as_ref().unwrap().signal(signal);
     }
 
     /// Waits for its end: exit code and what it printed.
     pub(crate) fn end(&mut self) -> (Option<i32>, String) {
-        let mut printed = String::new();
-        self.out.take().unwrap().read_to_string(&mut printed).unwrap();
-        (self.child.wait().unwrap().code(), printed)
+        let Ended { status, printed, .. } = self.program.take().unwrap().end();
+        (status.code(), printed)
     }
 
     pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        drop(self.program.take());
     }
 }
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         let _ = std::fs::remove_file(&self.control);
     }
 }

@@ -1,16 +1,15 @@
 //! Records of flows as a collector of nfdump's reads them, beside what tcpdump saw on the wire.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use flowlane_testnet::Namespace;
-use rustix::process::{Pid, Signal, kill_process};
+use flowlane_testnet::{Ended, Namespace, Program, Scratch};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Dir, FAR, Service, last, wire};
+use super::{FAR, Service, last, wire};
 
 /// Records of connections as nfdump's collector reads them, against what tcpdump saw on the wire: addresses, packets and octets of both
 /// directions, whoever opened the connection and however it ended.
@@ -61,7 +60,7 @@ struct Collected {
     exported: Value,
     flows: Vec<Value>,
     wire: String,
-    _dir: Dir,
+    _dir: Scratch,
 }
 
 impl Collected {
@@ -134,16 +133,16 @@ fn collect(
     let (near, far) = wire(word)?;
     far.ip("link set lo up").unwrap();
     near.ip("addr add 10.11.2.2/24 dev va").unwrap();
-    let dir = Dir::new(word);
+    let dir = Scratch::new(&format!("loads-{word}"));
     let inside = |namespace: &Namespace, words: &[&str]| {
-        let mut ip = Command::new("ip");
-        ip.args(["netns", "exec", namespace.name()]).args(words).stdin(Stdio::null());
-        ip
+        let mut command = namespace.command(words[0]);
+        command.args(&words[1..]).stdin(Stdio::null());
+        command
     };
-    let directory = dir.file("");
-    let mut collector =
-        Tool::start(inside(&far, &["nfcapd", "-b", "127.0.0.1", "-p", "4739", "-w", &directory]), "Startup");
-    let capture = dir.file("wire.pcap");
+    let directory = dir.path("");
+    let collector =
+        tool(inside(&far, &["nfcapd", "-b", "127.0.0.1", "-p", "4739", "-w", &directory]), "Startup");
+    let capture = dir.path("wire.pcap");
     let watch = inside(
         &near,
         &[
@@ -162,7 +161,7 @@ fn collect(
             "8080",
         ],
     );
-    let mut watcher = Tool::start(watch, "listening on");
+    let watcher = tool(watch, "listening on");
 
     let line = format!("{service} --port 8080 --ipfix 127.0.0.1:4739{options} {FAR}");
     let service = Service::start(Some(&far), &line);
@@ -179,8 +178,8 @@ fn collect(
     let mut unheard = inside(&near, &["curl", "-s", "--connect-timeout", "0.1", "--local-port", "999"]);
     assert!(!unheard.arg("http://10.11.2.1:8080/").status().unwrap().success());
     captured("tcp src port 999", 1);
-    watcher.end();
-    collector.end();
+    end(watcher);
+    end(collector);
 
     let output = Command::new("nfdump").args(["-R", &directory, "-o", "json"]).output().unwrap();
     let flows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -198,28 +197,16 @@ fn on_the_wire(capture: &str, filter: &str) -> (u64, u64) {
     (lengths.len() as u64, lengths.iter().sum())
 }
 
-/// A program of somebody else's that says when it is ready, and ends in order by SIGTERM.
-struct Tool(Child);
-
-impl Tool {
-    fn start(mut command: Command, ready: &str) -> Self {
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap());
-        let mut lines = said.lines().map(Result::unwrap);
-        assert!(lines.any(|line| line.contains(ready)), "{command:?} ended");
-        std::thread::spawn(move || lines.for_each(drop));
-        Self(child)
-    }
-
-    fn end(&mut self) {
-        kill_process(Pid::from_child(&self.0), Signal::TERM).unwrap();
-        assert!(self.0.wait().unwrap().success());
-    }
+/// A program of somebody else's, once it says that it is ready.
+fn tool(command: Command, ready: &str) -> Program {
+    let mut program = Program::start(command);
+    program.hear(ready);
+    program
 }
 
-impl Drop for Tool {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// It ends in order by SIGTERM.
+fn end(tool: Program) {
+    tool.signal(Signal::TERM);
+    let Ended { status, said, .. } = tool.end();
+    assert!(status.success(), "{status}: {said:#?}");
 }

@@ -6,12 +6,9 @@ mod collector;
 #[path = "../../../load/tests/report/schema.rs"]
 mod schema;
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, UdpSocket};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use flowlane_testnet::Namespace;
+use flowlane_testnet::{Namespace, Program, Scratch, free_port};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -20,49 +17,24 @@ fn command(inside: Option<&Namespace>, line: &str) -> Command {
     let program = env!("CARGO_BIN_EXE_flowlane");
     let mut command = match inside {
         None => Command::new(program),
-        Some(namespace) => {
-            let mut ip = Command::new("ip");
-            ip.args(["netns", "exec", namespace.name(), program]);
-            ip
-        }
+        Some(namespace) => namespace.command(program),
     };
     command.args(line.split_whitespace()).stdin(Stdio::null());
     command
 }
 
 /// A service that says that it serves.
-struct Service(Child);
+struct Service(Program);
 
 impl Service {
     fn start(inside: Option<&Namespace>, line: &str) -> Self {
-        let mut child = command(inside, &format!("serve {line} --no-pin --json"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut ready = String::new();
-        said.read_line(&mut ready).unwrap();
-        assert!(ready.contains(" on "), "{line}: {ready}");
-        // Nobody reads the rest; it must not fill the pipe.
-        std::thread::spawn(move || said.lines().for_each(drop));
-        Self(child)
+        Self(Program::ready(command(inside, &format!("serve {line} --no-pin --json")), " on "))
     }
 
     /// ^C; what it printed.
-    fn end(mut self) -> Vec<Value> {
-        kill_process(Pid::from_child(&self.0), Signal::INT).unwrap();
-        let mut printed = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-        assert!(self.0.wait().unwrap().success());
+    fn end(self) -> Vec<Value> {
+        let printed = self.0.interrupt();
         printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -91,15 +63,6 @@ fn count(report: &Value, name: &str) -> u64 {
     of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
 }
 
-/// A port that was free a moment ago.
-fn free_port(udp: bool) -> u16 {
-    if udp {
-        UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-    } else {
-        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-    }
-}
-
 /// Two namespaces with a wire between them: `va` in the first, `vb` in the second. `None`, having said why.
 fn wire(tag: &str) -> Option<(Namespace, Namespace)> {
     if let Err(why) = flowlane_testnet::requires() {
@@ -120,7 +83,7 @@ const FAR: &str = "--link af-packet:vb --addr 10.11.2.1/24 --workers 2";
 
 #[test]
 fn datagrams_over_kernel_sockets() {
-    let port = free_port(true);
+    let port = free_port();
     let service = Service::start(None, &format!("udp-echo --link kernel --addr 127.0.0.1/8 --port {port}"));
     let mut sent = 0;
     for more in [
@@ -158,7 +121,7 @@ fn datagrams_over_kernel_sockets() {
 #[test]
 fn a_port_nobody_has_is_said_so() {
     for line in ["udp 127.0.0.1:PORT --duration 1s", "tcp 127.0.0.1:PORT --duration 200ms"] {
-        let line = line.replace("PORT", &free_port(line.starts_with("udp")).to_string());
+        let line = line.replace("PORT", &free_port().to_string());
         let output = command(None, &format!("load {line} --quiet --no-pin")).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{line}: {stderr}");
@@ -175,7 +138,7 @@ fn a_port_nobody_has_is_said_so() {
 #[test]
 fn connections_over_kernel_sockets() {
     const EACH: u64 = 1 << 20;
-    let port = free_port(false);
+    let port = free_port();
     let serve = |what: &str| {
         Service::start(None, &format!("{what} --link kernel --addr 127.0.0.1/8 --port {port} --workers 2"))
     };
@@ -210,42 +173,21 @@ fn connections_over_kernel_sockets() {
     drop(service.end());
 }
 
-/// A directory of this test's own, removed at the end.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("flowlane-loads-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Datagrams and connections are reported as requests are: every file is written, and runs are compared.
 #[test]
 fn reports_of_every_kind_are_the_same() {
-    let dir = Dir::new("files");
+    let dir = Scratch::new("loads-files");
     for (serve, load_line) in [
         ("udp-echo", "udp 127.0.0.1:PORT --rate 300 --duration 1200ms"),
         ("tcp-echo", "tcp 127.0.0.1:PORT --mode hold --connections 20 --rate 300 --duration 1200ms"),
     ] {
-        let port = free_port(serve == "udp-echo");
+        let port = free_port();
         let service =
             Service::start(None, &format!("{serve} --link kernel --addr 127.0.0.1/8 --port {port}"));
         let mut saved = Vec::new();
         for run in 0..4 {
             let [json, page, csv, log] =
-                ["json", "html", "csv", "hlog"].map(|e| dir.file(&format!("{serve}{run}.{e}")));
+                ["json", "html", "csv", "hlog"].map(|e| dir.path(&format!("{serve}{run}.{e}")));
             let line = format!(
                 "{} --save {json} --html {page} --csv {csv} --hdr {log} --lines --no-pin --fail errors>0",
                 load_line.replace("PORT", &port.to_string())
@@ -301,7 +243,7 @@ fn http_over_kernel_sockets() {
         ("", "-c 3 --rate 300 --http2 4"),
         ("--keepalive 7", "-c 5 -n 500"),
     ] {
-        let port = free_port(false);
+        let port = free_port();
         let service =
             Service::start(None, &format!("http --addr 127.0.0.1/8 --port {port} --workers 2 {serve}"));
         let report = load(None, &format!("http http://127.0.0.1:{port}/size/600 -d 1s {more}"));
@@ -323,8 +265,8 @@ fn http_over_a_link() {
 #[test]
 fn https_over_a_link() {
     let Some((near, far)) = wire("s") else { return };
-    let dir = Dir::new("tls");
-    let pem = dir.file("made.pem");
+    let dir = Scratch::new("loads-tls");
+    let pem = dir.path("made.pem");
     let service = Service::start(Some(&far), &format!("http {FAR} --port 443 --tls --write-cert {pem}"));
     let url = "http https://10.11.2.1/size/600";
     let report = load(Some(&near), &format!("{url} {NEAR} -c 8 --rate 200 -d 1s --ca {pem}"));
@@ -347,7 +289,7 @@ fn https_over_a_link() {
 
     // One that is trusted, and is for somebody else.
     let other = rcgen::generate_simple_self_signed(vec!["elsewhere.test".to_owned()]).unwrap();
-    let key = dir.file("key.pem");
+    let key = dir.path("key.pem");
     std::fs::write(&pem, other.cert.pem()).unwrap();
     std::fs::write(&key, other.signing_key.serialize_pem()).unwrap();
     let service = Service::start(Some(&far), &format!("http {FAR} --port 443 --cert {pem} --cert-key {key}"));
@@ -555,10 +497,10 @@ fn nginx_over_loopback() {
         flowlane_testnet::skipped("skipped, because there is no nginx");
         return;
     }
-    let dir = Dir::new("nginx");
-    let port = free_port(false);
-    let root = dir.0.display();
-    std::fs::write(dir.file("page"), "x".repeat(600)).unwrap();
+    let dir = Scratch::new("loads-nginx");
+    let port = free_port();
+    let root = dir.dir().display();
+    std::fs::write(dir.path("page"), "x".repeat(600)).unwrap();
     let text = format!(
         "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log;\n\
          events {{ worker_connections 512; }}\n\
@@ -566,9 +508,9 @@ fn nginx_over_loopback() {
          client_body_temp_path {root}; proxy_temp_path {root}; fastcgi_temp_path {root}; uwsgi_temp_path {root}; \
          scgi_temp_path {root}; server {{ listen 127.0.0.1:{port}; root {root}; }} }}\n"
     );
-    std::fs::write(dir.file("nginx.conf"), text).unwrap();
+    std::fs::write(dir.path("nginx.conf"), text).unwrap();
     let mut nginx = Command::new("nginx")
-        .args(["-e", &dir.file("first.log"), "-c", &dir.file("nginx.conf")])
+        .args(["-e", &dir.path("first.log"), "-c", &dir.path("nginx.conf")])
         .spawn()
         .unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
@@ -593,6 +535,6 @@ fn nginx_over_loopback() {
     }
     kill_process(Pid::from_child(&nginx), Signal::TERM).unwrap();
     nginx.wait().unwrap();
-    let heard = std::fs::read_to_string(dir.file("access.log")).unwrap();
+    let heard = std::fs::read_to_string(dir.path("access.log")).unwrap();
     assert_eq!(heard.lines().filter(|l| l.contains("GET /page")).count() as u64, asked);
 }

@@ -10,6 +10,7 @@ mod streams;
 mod targets;
 mod udp;
 
+pub(crate) use flowlane_testnet::{PATIENCE, free_port};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -17,13 +18,6 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// A relay that runs.
 pub(crate) struct Relay {

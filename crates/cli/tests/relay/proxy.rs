@@ -1,6 +1,7 @@
 //! The PROXY protocol: by hand, from one relay to another, and with HAProxy.
 
 use super::*;
+use flowlane_testnet::{Program, Scratch};
 
 /// What a target gets of a client that sends this and ends its direction; `None` if the client is reset instead.
 fn got(relay: &Relay, target: &Target, sent: &[u8]) -> Option<(String, SocketAddr)> {
@@ -61,20 +62,10 @@ fn clients_tell_who_they_are_or_are_reset() {
     assert_eq!(summary["targets"][0]["connections"], 3, "{summary}");
 }
 
-/// A program that is ended with the test.
-struct Running(Child, std::path::PathBuf);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-        let _ = std::fs::remove_file(&self.1);
-    }
-}
-
 /// HAProxy with a front and a back that are written like this.
-fn haproxy(tag: &str, bind: &str, server: &str) -> Running {
-    let file = std::env::temp_dir().join(format!("flowlane-haproxy-{tag}-{}", std::process::id()));
+fn haproxy(tag: &str, bind: &str, server: &str) -> (Program, Scratch) {
+    let scratch = Scratch::new(&format!("haproxy-{tag}"));
+    let file = scratch.path("haproxy.cfg");
     let text = format!(
         "defaults\n mode tcp\n timeout connect 30s\n timeout client 60s\n timeout server 60s\n\
          listen l\n bind {bind}\n server s {server}\n"
@@ -82,7 +73,7 @@ fn haproxy(tag: &str, bind: &str, server: &str) -> Running {
     std::fs::write(&file, text).unwrap();
     let mut command = Command::new("haproxy");
     command.arg("-db").arg("-q").arg("-f").arg(&file).stdin(Stdio::null());
-    Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), file)
+    (Program::start(command), scratch)
 }
 
 /// Waits until somebody listens.

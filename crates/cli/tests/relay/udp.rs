@@ -42,6 +42,11 @@ fn ask(client: &UdpSocket, what: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Where nobody is yet. Clients and flows have ports of other addresses of the loopback, so that none of them takes this one meanwhile.
+fn nobody() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 9], free_port()))
+}
+
 /// A target that sends everything back, with its mark in front.
 struct Echo {
     at: SocketAddr,
@@ -202,7 +207,7 @@ fn a_lane_has_only_so_many_flows() {
 /// Nobody is at the only target; then somebody is. The flow stays what it is.
 #[test]
 fn a_target_that_refuses_and_comes_back() {
-    let at = SocketAddr::from((LOCAL, free_port()));
+    let at = nobody();
     let relay = start(&[at], "--workers 1");
     let client = client(&relay, LOCAL);
     for _ in 0..10 {
@@ -221,7 +226,7 @@ fn a_target_that_refuses_and_comes_back() {
 /// One of two targets refuses: its flows go to the other, and new flows come to it again when it is back.
 #[test]
 fn flows_go_to_another_target_if_one_refuses() {
-    let gone = SocketAddr::from((LOCAL, free_port()));
+    let gone = nobody();
     for balance in ["hash", "least"] {
         let there = Echo::any(b'a');
         let relay = start(&[gone, there.at], &format!("--balance {balance}"));

@@ -5,78 +5,25 @@
 
 mod pty;
 
+use flowlane_testnet::{Program, Scratch, free_port};
 use pty::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 const FLOWLANE: &str = env!("CARGO_BIN_EXE_flowlane");
 
-/// A directory that goes with its test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(tag: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("flowlane-top-{tag}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A server on loopback with a control socket: at this path, or at the default place in this directory.
-struct Server(Child);
-
-impl Server {
-    fn start(control: &str, runtime_dir: &Path) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut child = Command::new(FLOWLANE)
-            .args("serve http --link kernel --workers 2 --no-pin --control".split_whitespace())
-            .args((!control.is_empty()).then_some(control))
-            .args(["--port", &port.to_string()])
-            .env("XDG_RUNTIME_DIR", runtime_dir)
-            .env_remove("RUST_LOG")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (mut said, mut errors) = (String::new(), BufReader::new(child.stderr.take().unwrap()));
-        errors.read_line(&mut said).unwrap();
-        assert!(said.contains("control socket"), "{said}");
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Self(child)
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).unwrap();
-    }
-
-    fn id(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn serving(control: &str, runtime_dir: &Path) -> Program {
+    let mut command = Command::new(FLOWLANE);
+    command
+        .args("serve http --link kernel --workers 2 --no-pin --control".split_whitespace())
+        .args((!control.is_empty()).then_some(control))
+        .args(["--port", &free_port().to_string()])
+        .env("XDG_RUNTIME_DIR", runtime_dir)
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null());
+    Program::ready(command, "control socket")
 }
 
 /// A script that runs `flowlane top`, and says how it ended and whether the terminal is as it was.
@@ -90,7 +37,7 @@ fn script(scratch: &Scratch, arguments: &str, between: &str) -> String {
 
 /// What `stty` said but for the size, which tests change.
 fn modes(scratch: &Scratch, name: &str) -> Vec<String> {
-    let text = scratch.read(name);
+    let text = std::fs::read_to_string(scratch.path(name)).unwrap();
     let mut words = text.split(';').flat_map(str::lines).map(str::trim);
     assert!(words.any(|word| word.starts_with("rows ")), "{text}");
     words.filter(|word| !word.starts_with("columns ")).map(str::to_owned).collect()
@@ -106,9 +53,9 @@ fn ends(terminal: &mut Terminal, scratch: &Scratch, code: u8) {
 
 #[test]
 fn keys_and_sizes() {
-    let scratch = Scratch::new("keys");
+    let scratch = Scratch::new("top-keys");
     let control = scratch.path("control.sock");
-    let server = Server::start(&control, &scratch.0);
+    let server = serving(&control, scratch.dir());
     let top = script(&scratch, &format!("--interval 200ms --control {control}"), "");
     let mut terminal = Terminal::run(&top, 80, 24, &[]);
     let text = terminal.until_shows(" worker  receive ");
@@ -146,13 +93,13 @@ fn keys_and_sizes() {
 /// TERM and HUP end it by the signal, with the terminal restored before.
 #[test]
 fn signals_leave_the_terminal_as_it_was() {
-    let scratch = Scratch::new("signals");
+    let scratch = Scratch::new("top-signals");
     let control = scratch.path("control.sock");
-    let _server = Server::start(&control, &scratch.0);
+    let _server = serving(&control, scratch.dir());
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 0), (Signal::HUP, 129)] {
         let mut terminal = Terminal::run(&script(&scratch, &format!("--control {control}"), ""), 80, 24, &[]);
         terminal.until_shows("worker");
-        let pid = scratch.read("pid").trim().parse().unwrap();
+        let pid = std::fs::read_to_string(scratch.path("pid")).unwrap().trim().parse().unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
         ends(&mut terminal, &scratch, code);
     }
@@ -161,9 +108,9 @@ fn signals_leave_the_terminal_as_it_was() {
 /// The shell has its terminal while it is stopped, and `fg` goes on.
 #[test]
 fn stopped_and_gone_on() {
-    let scratch = Scratch::new("stop");
+    let scratch = Scratch::new("top-stop");
     let control = scratch.path("control.sock");
-    let _server = Server::start(&control, &scratch.0);
+    let _server = serving(&control, scratch.dir());
     for by_key in [true, false] {
         let stopped = format!("stty -a >{}; echo stopped; fg; code=$?;", scratch.path("stopped"));
         let top = script(&scratch, &format!("--control {control}"), &stopped);
@@ -172,7 +119,7 @@ fn stopped_and_gone_on() {
         if by_key {
             terminal.press("\x1a");
         } else {
-            let pid = scratch.read("pid").trim().parse().unwrap();
+            let pid = std::fs::read_to_string(scratch.path("pid")).unwrap().trim().parse().unwrap();
             kill_process(Pid::from_raw(pid).unwrap(), Signal::TSTP).unwrap();
         }
         terminal.until_heard("stopped\r");
@@ -186,14 +133,14 @@ fn stopped_and_gone_on() {
 
 #[test]
 fn an_instance_that_is_slow_ends_and_begins_again() {
-    let scratch = Scratch::new("restart");
+    let scratch = Scratch::new("top-restart");
     let control = scratch.path("control.sock");
     let red = |terminal: &Terminal| {
         let text = String::from_utf8_lossy(&terminal.bytes).into_owned();
         text.contains("\x1b[38;5;1;") || text.contains("\x1b[38;5;1m") || text.contains("\x1b[31")
     };
     for no_color in ["", "1"] {
-        let server = Server::start(&control, &scratch.0);
+        let server = serving(&control, scratch.dir());
         let top = script(&scratch, &format!("--interval 100ms --control {control}"), "");
         let mut terminal = Terminal::run(&top, 80, 24, &[("NO_COLOR", no_color)]);
         terminal.until_shows("every 100 ms");
@@ -207,7 +154,7 @@ fn an_instance_that_is_slow_ends_and_begins_again() {
             text.split_whitespace().collect::<Vec<_>>().join(" ").contains("no instance answers there")
         });
         assert!(text.contains("worker"), "the last numbers stay: {text}");
-        let server = Server::start(&control, &scratch.0);
+        let server = serving(&control, scratch.dir());
         terminal.until_shows(&format!("process {was} has ended, this is process {}", server.id()));
         terminal.until_shows("worker");
         assert_eq!(red(&terminal), no_color.is_empty());
@@ -219,15 +166,15 @@ fn an_instance_that_is_slow_ends_and_begins_again() {
 /// Without `--control` it is the only instance, wherever that is after a restart; several are listed, as by `stat`.
 #[test]
 fn instances_are_found() {
-    let scratch = Scratch::new("found");
-    let environment = [("XDG_RUNTIME_DIR", scratch.0.to_str().unwrap())];
+    let scratch = Scratch::new("top-found");
+    let environment = [("XDG_RUNTIME_DIR", scratch.dir().to_str().unwrap())];
     let mut terminal = Terminal::run(&script(&scratch, "", ""), 80, 24, &environment);
     terminal.until("why not", |text| text.contains("no instance of this user answers"));
     ends_at_once(&mut terminal);
-    let first = Server::start("", &scratch.0);
+    let first = serving("", scratch.dir());
     let mut watching = Terminal::run(&script(&scratch, "--interval 100ms", ""), 80, 24, &environment);
     watching.until_shows("worker");
-    let second = Server::start("", &scratch.0);
+    let second = serving("", scratch.dir());
     let mut terminal = Terminal::run(&script(&scratch, "", ""), 80, 24, &environment);
     terminal.until("both", |text| text.contains("several instances answer, name one with --control"));
     ends_at_once(&mut terminal);
@@ -246,7 +193,7 @@ fn ends_at_once(terminal: &mut Terminal) {
 
 #[test]
 fn a_terminal_without_a_size_is_refused() {
-    let scratch = Scratch::new("size");
+    let scratch = Scratch::new("top-size");
     let mut terminal = Terminal::run(&script(&scratch, "--control /nowhere", ""), 0, 0, &[]);
     terminal.until_heard("does not say its size");
     terminal.until_heard("ended with 2");

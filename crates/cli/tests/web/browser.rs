@@ -1,20 +1,19 @@
 //! A real browser, Chromium, driven by its ChromeDriver over WebDriver (<https://www.w3.org/TR/webdriver2/>).
 
+use flowlane_testnet::{PATIENCE, Program, Scratch};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A browser without a window. It ends with this value.
 pub(crate) struct Browser {
-    driver: Child,
+    _driver: Program,
     address: SocketAddr,
     session: String,
-    profile: PathBuf,
+    profile: Scratch,
 }
 
 impl Browser {
@@ -28,23 +27,19 @@ impl Browser {
                 ));
             }
         }
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines.find_map(|line| {
-            let line = line.unwrap();
-            line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse::<u16>().ok()
-        });
-        std::thread::spawn(move || lines.for_each(drop));
-        let address = SocketAddr::from(([127, 0, 0, 1], port.expect("it says its port")));
-        let profile = std::env::temp_dir().join(format!("flowlane-browser-{}", std::process::id()));
-        let mut browser = Self { driver, address, session: String::new(), profile };
-        let profile = format!("--user-data-dir={}", browser.profile.display());
+        let mut driver = Command::new("chromedriver");
+        driver.arg("--port=0").stdin(Stdio::null());
+        let mut driver = Program::start(driver);
+        let port = loop {
+            let line = driver.prints();
+            if let Some((_, port)) = line.split_once("started successfully on port ") {
+                break port.trim_end_matches('.').parse().unwrap();
+            }
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let profile = Scratch::new("browser");
+        let mut browser = Self { _driver: driver, address, session: String::new(), profile };
+        let profile = format!("--user-data-dir={}", browser.profile.dir().display());
         let arguments = [
             "--headless",
             "--no-sandbox",
@@ -162,9 +157,6 @@ impl Drop for Browser {
         // The browser ends with its session, also after a test that failed; the driver's end alone would leave it running.
         let head = format!("DELETE /session/{} HTTP/1.1\r\nHost: {}\r\n\r\n", self.session, self.address);
         let _ = self.request(&head);
-        let _ = self.driver.kill();
-        let _ = self.driver.wait();
-        let _ = std::fs::remove_dir_all(&self.profile);
     }
 }
 

@@ -8,14 +8,13 @@ use flowlane::{
     Bucket, Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream, UdpSocket, control,
     current, spawn,
 };
+use flowlane_testnet::{PATIENCE, Program, free_port};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server and a client on two workers, joined by a pair, with traffic until the end: every lane of the client has a connection over which a
 /// few bytes go back and forth, and one also sends datagrams to a port where nobody is.
@@ -138,8 +137,7 @@ fn the_page_is_for_those_who_name_it_and_changes_nothing() {
 
 #[test]
 fn an_address_that_cannot_be_listened_at_is_one_line() {
-    // A port that is free is one that the kernel just gave.
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = free_port().to_string();
     let serve = |web: &str| {
         let arguments = ["serve", "udp-echo", "--link", "kernel", "--port", &port, "--web", web];
         let output = Command::new(env!("CARGO_BIN_EXE_flowlane")).args(arguments).output().unwrap();
@@ -158,18 +156,18 @@ fn an_address_that_cannot_be_listened_at_is_one_line() {
 #[test]
 fn the_page_of_a_load_has_its_requests_and_latencies() {
     for (link, target) in [("pair", "http://10.0.0.1/"), ("kernel", "")] {
-        let mut server = (link == "kernel").then(http_server);
+        let server = (link == "kernel").then(http_server);
         let target = server.as_ref().map_or(target, |(_, url)| url);
-        let mut load = Command::new(env!("CARGO_BIN_EXE_flowlane"))
-            .args(["load", "http", target, "--link", link, "-c", "8", "-r", "500", "-d", "60s", "--web", "0"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let address = said_after(&mut load, "web page http://").trim_end_matches('/').to_owned();
+        let mut load = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        load.args([
+            "load", "http", target, "--link", link, "-c", "8", "-r", "500", "-d", "60s", "--web", "0",
+        ]);
+        let mut load = Program::start(load);
+        let said = load.hear("web page http://");
+        let address = said.split_once("web page http://").unwrap().1.trim_end_matches('/');
         let since = Instant::now();
         let live = loop {
-            let mut stream = std::net::TcpStream::connect(&address).unwrap();
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
             write!(stream, "GET /v1/live HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
             let mut answer = String::new();
             stream.read_to_string(&mut answer).unwrap();
@@ -186,34 +184,17 @@ fn the_page_of_a_load_has_its_requests_and_latencies() {
         let host = live["hosts"].as_array().unwrap().iter().find(|host| host["host"] == "load").unwrap();
         assert_eq!(host["kernel"], json!(link == "kernel"));
         assert!(host["bytes-in"].as_u64().unwrap() > 0 && host["bytes-out"].as_u64().unwrap() > 0, "{host}");
-        load.kill().unwrap();
-        load.wait().unwrap();
-        if let Some((server, _)) = &mut server {
-            server.kill().unwrap();
-            server.wait().unwrap();
-        }
     }
 }
 
 /// A web server on kernel sockets, and its address.
-fn http_server() -> (Child, String) {
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-    let mut server = Command::new(env!("CARGO_BIN_EXE_flowlane"))
-        .args(["serve", "http", "--addr", "127.0.0.1/32", "--port", &port, "--workers", "1", "--web", "0"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    said_after(&mut server, "web page http://");
+fn http_server() -> (Program, String) {
+    let port = free_port().to_string();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    server.args(["serve", "http", "--addr", "127.0.0.1/32", "--port", &port, "--workers", "1", "--web", "0"]);
+    let mut server = Program::start(server);
+    server.hear("web page http://");
     (server, format!("http://127.0.0.1:{port}/"))
-}
-
-/// What a program says on standard error after these words.
-fn said_after(program: &mut Child, words: &str) -> String {
-    let mut lines = BufReader::new(program.stderr.take().unwrap()).lines();
-    let said = lines.find_map(|line| Some(line.unwrap().split_once(words)?.1.to_owned()));
-    std::thread::spawn(move || lines.for_each(drop));
-    said.expect("it says so")
 }
 
 #[test]
