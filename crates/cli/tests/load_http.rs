@@ -67,6 +67,7 @@ fn answer(mut stream: TcpStream, heard: &AtomicU64, wait: impl Fn() -> Duration)
             heard.fetch_add(1, Ordering::Relaxed);
             let pause = wait();
             if !pause.is_zero() {
+                // A server that takes its time is the situation: nothing is waited for.
                 std::thread::sleep(pause);
             }
             if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err() || close {

@@ -6,7 +6,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// A browser without a window. It ends with this value.
 pub(crate) struct Browser {
@@ -53,6 +52,7 @@ impl Browser {
             &profile,
         ];
         let wishes = json!({ "capabilities": { "alwaysMatch": {
+            "timeouts": { "script": PATIENCE.as_millis() as u64 },
             "goog:chromeOptions": { "args": arguments },
             "goog:loggingPrefs": { "browser": "ALL" },
         } } });
@@ -71,17 +71,16 @@ impl Browser {
         self.command("execute/sync", &json!({ "script": format!("return {expression};"), "args": [] }))
     }
 
-    /// Waits until an expression is true.
+    /// Waits until an expression is true, which the page looks for with each frame that it draws. The session bounds the time of a script.
     pub(crate) fn wait_for(&self, expression: &str) {
-        let since = Instant::now();
-        while self.value(&format!("Boolean({expression})")) != json!(true) {
-            let text = || self.value("document.body.innerText");
-            assert!(
-                since.elapsed() < PATIENCE,
-                "never: {expression}\n{}",
-                text().as_str().unwrap_or_default()
-            );
-            std::thread::sleep(Duration::from_millis(50));
+        let script = format!(
+            "const done = arguments[0]; \
+             const look = () => Boolean({expression}) ? done(true) : requestAnimationFrame(look); look();"
+        );
+        let answer = self.ask(&self.of_session("execute/async"), &json!({ "script": script, "args": [] }));
+        if answer != json!(true) {
+            let text = self.value("document.body.innerText");
+            panic!("never: {expression}: {}\n{}", answer["error"], text.as_str().unwrap_or_default());
         }
     }
 
@@ -118,21 +117,32 @@ impl Browser {
     }
 
     fn command(&self, name: &str, body: &Value) -> Value {
-        self.post(&format!("/session/{}/{name}", self.session), body)
+        self.post(&self.of_session(name), body)
+    }
+
+    fn of_session(&self, name: &str) -> String {
+        format!("/session/{}/{name}", self.session)
     }
 
     fn post(&self, path: &str, body: &Value) -> Value {
+        let answer = self.ask(path, body);
+        assert!(answer.get("error").is_none(), "{path}: {answer}");
+        answer
+    }
+
+    /// What is answered, an error included.
+    fn ask(&self, path: &str, body: &Value) -> Value {
         let body = body.to_string();
         let head =
             format!("POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n", self.address);
         let answer = self.request(&format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).unwrap();
-        assert!(answer["value"].get("error").is_none(), "{path}: {}", answer["value"]);
         answer["value"].clone()
     }
 
     fn request(&self, request: &str) -> std::io::Result<Value> {
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        // A script may take that long by itself.
+        stream.set_read_timeout(Some(2 * PATIENCE))?;
         stream.write_all(request.as_bytes())?;
         let mut answer = BufReader::new(stream);
         let mut length = 0;

@@ -161,6 +161,7 @@ fn the_page_of_a_load_has_its_requests_and_latencies() {
         let mut load = Command::new(env!("CARGO_BIN_EXE_flowlane"));
         load.args([
             "load", "http", target, "--link", link, "-c", "8", "-r", "500", "-d", "60s", "--web", "0",
+            "--lines",
         ]);
         let mut load = Program::start(load);
         let said = load.hear("web page http://");
@@ -177,7 +178,8 @@ fn the_page_of_a_load_has_its_requests_and_latencies() {
                 break live;
             }
             assert!(since.elapsed() < PATIENCE, "{link}: no latencies in {live}");
-            std::thread::sleep(Duration::from_millis(50));
+            // Another second of the run has passed.
+            load.says();
         };
         assert_eq!(live["counts"][0]["text"], "Answers");
         assert!(live["counts"][0]["count"].as_u64().unwrap() > 0, "{live}");

@@ -186,6 +186,7 @@ fn what_needs_tokio_finds_it_on_workers_that_carry_it() {
     let rss = rss(Key::MICROSOFT, 4, 2, UdpFields::Two);
     builder.host(Host::kernel("host", rss, || async {
         let lane = current()?;
+        // That tokio's timer fires here is what is tried.
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(current()?, lane, "the task is still in its lane");
         let late = tokio::time::timeout(Duration::from_millis(1), std::future::pending::<()>()).await;
