@@ -270,14 +270,7 @@ impl Relay {
         };
         let mut tried = 0;
         for _ in 0..TRIES {
-            let next = context::with_current(|slot, _| {
-                let counts = slot.relay.as_deref();
-                let turn = counts.map_or(0, |c| c.relay.accepted as usize);
-                let open =
-                    |at: usize| counts.and_then(|c| c.targets.get(base + at)).map_or(0, |(_, t)| t.open);
-                target::choose(targets, config.balance, hash, tried, turn, open)
-            });
-            let Ok(Some(at)) = next else { break };
+            let Some(at) = self.next_target(base, hash, tried, 0) else { break };
             tried |= 1 << at;
             let mut connect = Connect::to(targets[at].address.into());
             if !by_kernel {
@@ -302,9 +295,7 @@ impl Relay {
                 break;
             }
         }
-        counts(|counts| {
-            *(if tried == 0 { &mut counts.relay.no_target } else { &mut counts.relay.unreached }) += 1;
-        });
+        count_none(tried);
         None
     }
 
@@ -395,6 +386,13 @@ fn counts(change: impl FnOnce(&mut RelayCounts)) {
         if let Some(counts) = &mut slot.relay {
             change(counts);
         }
+    });
+}
+
+/// Counts that there was no target to be had, of those `tried`.
+fn count_none(tried: u64) {
+    counts(|counts| {
+        *(if tried == 0 { &mut counts.relay.no_target } else { &mut counts.relay.unreached }) += 1;
     });
 }
 

@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::Relay;
+use crate::context;
+
 /// How a connection's target is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Balance {
@@ -56,24 +59,42 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The target of a connection: one that is up and not among those `tried` (a bit for each). `open`: connections that each has here. `turn`
-/// chooses among those with equally few.
-pub(super) fn choose(
+impl Relay {
+    /// The next target for a connection or a flow of the calling lane, whose counters of targets begin at `base`. See [`choose`] for the
+    /// rest.
+    pub(super) fn next_target(&self, base: usize, hash: u32, tried: u64, shunned: u64) -> Option<usize> {
+        let (targets, balance) = (&self.0.targets, self.0.config.balance);
+        let next = context::with_current(|slot, _| {
+            let counts = slot.relay.as_deref();
+            let turn = counts.map_or(0, |c| c.relay.accepted as usize);
+            let open = |at: usize| counts.and_then(|c| c.targets.get(base + at)).map_or(0, |(_, t)| t.open);
+            choose(targets, balance, hash, tried, shunned, turn, open)
+        });
+        next.ok().flatten()
+    }
+}
+
+/// The target of a connection or a flow: one that is up and not among those `tried`, nor among those `shunned` while there are others (a bit
+/// for each). `open`: connections or flows that each has here. `turn` chooses among those with equally few.
+fn choose(
     targets: &[Target],
     balance: Balance,
     hash: u32,
     tried: u64,
+    shunned: u64,
     turn: usize,
     open: impl Fn(usize) -> u64,
 ) -> Option<usize> {
-    let all = targets.iter().enumerate().filter(|(at, t)| tried & 1 << at == 0 && t.is_up());
-    let found = match balance {
-        Balance::Hash => all.max_by_key(|(_, target)| target.weight(hash)),
-        Balance::Least => {
-            all.min_by_key(|(at, _)| (open(*at), (at + targets.len() - turn % targets.len()) % targets.len()))
-        }
+    let of = |tried: u64| {
+        let all = targets.iter().enumerate().filter(|(at, t)| tried & 1 << at == 0 && t.is_up());
+        let place = |at: usize| (at + targets.len() - turn % targets.len()) % targets.len();
+        let found = match balance {
+            Balance::Hash => all.max_by_key(|(_, target)| target.weight(hash)),
+            Balance::Least => all.min_by_key(|(at, _)| (open(*at), place(*at))),
+        };
+        found.map(|(at, _)| at)
     };
-    found.map(|(at, _)| at)
+    of(tried | shunned).or_else(|| of(tried))
 }
 
 #[cfg(test)]
@@ -85,7 +106,7 @@ mod tests {
     }
 
     fn by_hash(targets: &[Target], hash: u32) -> Option<usize> {
-        choose(targets, Balance::Hash, hash, 0, 0, |_| 0)
+        choose(targets, Balance::Hash, hash, 0, 0, 0, |_| 0)
     }
 
     #[test]
@@ -116,7 +137,7 @@ mod tests {
     fn the_least_loaded_gets_it_and_equals_take_turns() {
         let targets = targets(3);
         let least =
-            |turn, open: [u64; 3], tried| choose(&targets, Balance::Least, 0, tried, turn, |at| open[at]);
+            |turn, open: [u64; 3], tried| choose(&targets, Balance::Least, 0, tried, 0, turn, |at| open[at]);
         assert_eq!(least(0, [3, 1, 2], 0), Some(1));
         assert_eq!(least(0, [3, 1, 2], 0b010), Some(2), "not one that was tried");
         let turns: Vec<_> = (0..6).map(|turn| least(turn, [0; 3], 0).unwrap()).collect();
@@ -124,5 +145,23 @@ mod tests {
         targets[1].set_up(false);
         assert_eq!(least(0, [3, 1, 2], 0), Some(2));
         assert_eq!(least(0, [0; 3], 0b101), None, "those that are left are down");
+    }
+
+    #[test]
+    fn one_that_is_shunned_is_chosen_when_there_is_no_other() {
+        let targets = targets(3);
+        for balance in [Balance::Hash, Balance::Least] {
+            let of = |tried, shunned| choose(&targets, balance, 7, tried, shunned, 0, |_| 0);
+            let first = of(0, 0).unwrap();
+            let second = of(0, 1 << first).unwrap();
+            assert_ne!(first, second, "{balance:?}");
+            assert_eq!(of(1 << first, 0), Some(second), "{balance:?}: as if it had been tried");
+            assert_eq!(of(!(1 << first), 1 << first), Some(first), "{balance:?}: the others were tried");
+            assert_eq!(of(0, 0b111), Some(first), "{balance:?}: all are shunned");
+            assert_eq!(of(0b111, 0b111), None, "{balance:?}: all were tried");
+            targets[first].set_up(false);
+            assert_eq!(of(!(1 << first), 1 << first), None, "{balance:?}: it is down");
+            targets[first].set_up(true);
+        }
     }
 }

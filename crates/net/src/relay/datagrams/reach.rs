@@ -9,9 +9,8 @@ use flowlane_stack::udp::BindError;
 
 use super::InOneLane;
 use super::flow::{Flow, Key, micros};
-use crate::context;
 use crate::error::SocketError;
-use crate::relay::{Balance, TRIES, counts, target};
+use crate::relay::{Balance, TRIES, count_none};
 use crate::udp::UdpSocket;
 
 /// For so long a target that refused gets no flows while there are others.
@@ -44,15 +43,7 @@ impl InOneLane {
         let hash = if config.balance == Balance::Hash && targets.len() > 1 { key.hash() } else { 0 };
         let (mut tried, shunned) = (0, self.shunned());
         for _ in 0..TRIES {
-            let next = context::with_current(|slot, _| {
-                let counts = slot.relay.as_deref();
-                let turn = counts.map_or(0, |c| c.relay.accepted as usize);
-                let open =
-                    |at: usize| counts.and_then(|c| c.targets.get(self.base + at)).map_or(0, |(_, t)| t.open);
-                let of = |out: u64| target::choose(targets, config.balance, hash, out, turn, open);
-                of(tried | shunned).or_else(|| of(tried))
-            });
-            let Ok(Some(at)) = next else { break };
+            let Some(at) = self.relay.next_target(self.base, hash, tried, shunned) else { break };
             tried |= 1 << at;
             let error = match self.connect(targets[at].address) {
                 Ok(socket) => return Some((at, socket)),
@@ -68,9 +59,7 @@ impl InOneLane {
                 break;
             }
         }
-        counts(|counts| {
-            *(if tried == 0 { &mut counts.relay.no_target } else { &mut counts.relay.unreached }) += 1;
-        });
+        count_none(tried);
         None
     }
 
