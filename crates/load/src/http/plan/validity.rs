@@ -1,0 +1,191 @@
+//! Which plans can be carried out: limits of single values, and what does not go together.
+
+use std::net::SocketAddr;
+
+use super::{Behaviour, Pace, Plan, Pool, Request, Version};
+use crate::clients::ClientRange;
+
+/// Why a plan cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPlan(pub String);
+
+impl Plan {
+    /// Checks the whole plan.
+    ///
+    /// # Errors
+    /// What is wrong and how to fix it, in one line.
+    pub fn check(&self) -> Result<(), BadPlan> {
+        let bad = |what: String| Err(BadPlan(what));
+        if self.pools.is_empty() {
+            return bad("there is no pool of clients".into());
+        }
+        if self.duration().is_zero() {
+            return bad("the run lasts no time: give a duration".into());
+        }
+        if self.timeout.is_zero() {
+            return bad("a timeout of nothing lets nobody answer".into());
+        }
+        if self.request_timeout.is_some_and(|t| t.is_zero()) {
+            return bad("a request timeout of nothing lets nobody answer".into());
+        }
+        for phase in &self.phases {
+            if !(0.0..=1000.0).contains(&phase.from) || !(0.0..=1000.0).contains(&phase.to) {
+                return bad(format!("phase '{}': shares of the load are from 0 to 1000", phase.name));
+            }
+        }
+        self.pools.iter().try_for_each(Pool::check)
+    }
+}
+
+impl Pool {
+    fn check(&self) -> Result<(), BadPlan> {
+        let bad = |what: &str| Err(BadPlan(format!("pool '{}': {what}", self.name)));
+        let weights = |w: &mut dyn Iterator<Item = f64>| {
+            let (mut sum, mut fine) = (0.0, true);
+            w.for_each(|w| {
+                fine &= w.is_finite() && w >= 0.0;
+                sum += w;
+            });
+            fine && sum > 0.0
+        };
+        if self.targets.is_empty() || self.targets.iter().any(|t| t.addresses.is_empty()) {
+            return bad("it has no target, or one without an address");
+        }
+        if self.requests.is_empty() {
+            return bad("it asks for nothing");
+        }
+        if !weights(&mut self.targets.iter().map(|t| t.weight))
+            || !weights(&mut self.requests.iter().map(|r| r.weight))
+        {
+            return bad("weights are numbers from 0 on, not all of them 0");
+        }
+        if self.connections == 0 || self.connections > 16_000_000 {
+            return bad("connections are from 1 to 16M");
+        }
+        if self.burst == 0 {
+            return bad("a burst of 0 opens no connection: at least 1");
+        }
+        if let Pace::Rate { per_second, .. } = self.pace
+            && !(per_second.is_finite() && per_second > 0.0 && per_second <= 1e9)
+        {
+            return bad("a rate is more than 0 and at most 1G a second");
+        }
+        if self.requests_per_connection == Some(0) || self.total_requests == Some(0) {
+            return bad("at least one request must be allowed");
+        }
+        if self.read_rate == Some(0) || self.write_rate == Some(0) {
+            return bad("who reads or writes 0 bytes a second never ends: at least 1");
+        }
+        match self.version {
+            Version::Http1 { pipeline: 0 } | Version::Http2 { streams: 0 } => {
+                return bad("at least one request must be allowed on a connection at once");
+            }
+            Version::Http1 { pipeline }
+                if pipeline > 1 && self.requests.iter().any(|r| !r.body.is_empty()) =>
+            {
+                return bad("pipelining is for requests without a body");
+            }
+            Version::Http2 { .. } if self.read_rate.is_some() || self.write_rate.is_some() => {
+                return bad("slow readers and writers speak HTTP/1.1");
+            }
+            Version::Http2 { .. } if self.behaviour != Behaviour::Normal => {
+                return bad("clients that do not ask do not speak HTTP/2");
+            }
+            Version::Http2 { .. } if self.requests_per_connection.is_some() => {
+                return bad("with HTTP/2 connections are kept");
+            }
+            _ => {}
+        }
+        self.check_fast_open()?;
+        if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {
+            let other = |a: &SocketAddr| a.is_ipv4() != family;
+            if self.clients.iter().all(|c| c.is_ipv4() == family)
+                && self.targets.iter().any(|t| t.addresses.iter().all(other))
+            {
+                return bad("no client address is of the same family as a target");
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses Fast Open where a connection has anything to do before its first request, or has no request.
+    fn check_fast_open(&self) -> Result<(), BadPlan> {
+        let bad = |what: &str| Err(BadPlan(format!("pool '{}': Fast Open {what}", self.name)));
+        if !self.fast_open {
+            return Ok(());
+        }
+        if self.targets.iter().any(|t| t.url.https) {
+            return bad("is for http: URLs: with https: the TLS handshake comes before the request");
+        }
+        if self.behaviour != Behaviour::Normal {
+            return bad("is for clients that send requests");
+        }
+        if !matches!(self.version, Version::Http1 { .. }) {
+            return bad("is for HTTP/1.1: with HTTP/2 connections are kept");
+        }
+        if self.requests_per_connection != Some(1) {
+            return bad("is for a connection for each request (--no-keepalive)");
+        }
+        if self.write_rate.is_some() {
+            return bad("is not for slow writers: the SYN takes as much of a request as fits");
+        }
+        Ok(())
+    }
+}
+
+impl Request {
+    /// Checks method, path and headers.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn check(&self) -> Result<(), BadPlan> {
+        let request = self;
+        let token = |s: &str| {
+            !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+        };
+        if !token(&request.method) {
+            return Err(BadPlan(format!("'{}' is no method: GET, HEAD, POST, PUT, ...", request.method)));
+        }
+        if let Some(path) = &request.path
+            && (!path.starts_with('/') || path.bytes().any(|b| b <= b' ' || b == 0x7f))
+        {
+            return Err(BadPlan(format!("'{path}' is no path: it begins with / and has no spaces")));
+        }
+        for (name, value) in &request.headers {
+            if !token(name) || value.bytes().any(|b| (b < b' ' && b != b'\t') || b == 0x7f) {
+                return Err(BadPlan(format!("'{name}: {value}' is no header")));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::plan::Target;
+    use crate::http::url::Url;
+
+    #[test]
+    fn fast_open_is_for_a_connection_for_each_request() {
+        let url: Url = "http://a.example/".parse().unwrap();
+        let target = Target { url, addresses: vec!["10.0.0.1:80".parse().unwrap()], weight: 1.0 };
+        let fine =
+            Pool { fast_open: true, requests_per_connection: Some(1), ..Pool::new("p", target.clone()) };
+        let refused = |pool: Pool| pool.check().unwrap_err().to_string();
+        assert_eq!(fine.check(), Ok(()));
+        for (kept, pool) in [
+            (None, Pool { requests_per_connection: None, ..fine.clone() }),
+            (Some(2), Pool { requests_per_connection: Some(2), ..fine.clone() }),
+        ] {
+            assert!(refused(pool).contains("a connection for each request"), "{kept:?}");
+        }
+        let secure = Target { url: "https://a.example/".parse().unwrap(), ..target };
+        assert!(refused(Pool { targets: vec![secure], ..fine.clone() }).contains("TLS"));
+        assert!(refused(Pool { behaviour: Behaviour::HalfOpen, ..fine.clone() }).contains("send requests"));
+        assert!(refused(Pool { write_rate: Some(9), ..fine.clone() }).contains("slow writers"));
+        let http2 = Pool { version: Version::Http2 { streams: 2 }, requests_per_connection: None, ..fine };
+        assert!(refused(http2).contains("HTTP/1.1"));
+    }
+}
