@@ -31,6 +31,8 @@ pub struct AfXdpOptions {
     pub ring_size: u32,
     /// Drive the card from the worker instead of from interrupts: packets a poll.
     pub busy_poll: Option<u32>,
+    /// Frames of each worker that wait for packets at most, on all queues together; `None`: half of those that it has.
+    pub waiting: Option<usize>,
     /// Ask the driver for its flow hash.
     pub hash: bool,
     /// Leave checksum and segmentation of TCP to the interface or, if it has neither, to the kernel. Not for a virtual interface that
@@ -50,6 +52,7 @@ impl AfXdpOptions {
             mode: XdpMode::Auto,
             ring_size: 2048,
             busy_poll: None,
+            waiting: None,
             hash: false,
             offload: false,
         }
@@ -122,6 +125,7 @@ fn open_queues(options: &AfXdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQu
     xdp.mode = options.mode;
     xdp.ring_size = options.ring_size;
     xdp.busy_poll = options.busy_poll;
+    xdp.waiting = options.waiting;
     xdp.hash_type = options.hash.then_some(hash_type as fn(u32) -> u8);
     xdp.offload = options.offload;
     xdp::open(&xdp, memory)

@@ -89,6 +89,8 @@ pub struct XdpOptions {
     pub send_budget: u32,
     /// Let this thread drive the card's receive path instead of interrupts: packets a poll at most.
     pub busy_poll: Option<u32>,
+    /// Frames of each home that wait for packets at most, on all queues together; `None`: half of the home's.
+    pub waiting: Option<usize>,
     /// Ask the driver for the hash it computed, and name its kind (`enum xdp_rss_hash_type`) as
     /// [`Meta::hash_type`](crate::frame::Meta) wants it. Ignored where driver or mode have none.
     pub hash_type: Option<fn(u32) -> u8>,
@@ -113,6 +115,7 @@ impl XdpOptions {
             need_wakeup: true,
             send_budget: 1024,
             busy_poll: None,
+            waiting: None,
             hash_type: None,
             offload: false,
         }
@@ -278,7 +281,8 @@ fn open_all(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>>
             || settings::driver(&device.interface).is_some_and(|name| name == "veth"),
     };
     // At most half of a home's frames wait for packets, on all its queues together; the others are for sending and for packets in hand.
-    let waiting = memory.count() / memory.homes() / 2 / (options.queues as usize).div_ceil(memory.homes());
+    let waiting = options.waiting.unwrap_or(memory.count() / memory.homes() / 2)
+        / (options.queues as usize).div_ceil(memory.homes());
     let fill = options.ring_size.min(waiting as u32).max(1);
     let mut queues: Vec<XdpQueue> = Vec::new();
     for (queue, (socket, rings)) in (options.first_queue..highest).zip(bound) {

@@ -79,6 +79,20 @@ fn checksums_that_the_sender_left_to_hardware_are_known() {
 }
 
 #[test]
+fn no_more_frames_wait_than_is_said() {
+    if skip() {
+        return;
+    }
+    let card = Card::new(&CardConfig::for_test("xwait", 2)).unwrap();
+    // Two queues at one home share; at two each has its own.
+    for (homes, each) in [(1, 50), (2, 100)] {
+        let options = XdpOptions { waiting: Some(100), ..XdpOptions::new("near0", 2, claims()) };
+        let open = card.in_near(|| xdp::open(&options, &memory(homes)).unwrap()).unwrap();
+        assert_eq!(open.iter().map(xdp::XdpQueue::held).collect::<Vec<_>>(), [each; 2]);
+    }
+}
+
+#[test]
 fn neither_a_start_that_fails_nor_an_end_leaves_a_program() {
     if skip() {
         return;
