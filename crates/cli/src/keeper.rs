@@ -180,7 +180,20 @@ fn locked<T>(all: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn links_are_closed() {
     // With privileges this restores the cards; without them the second processes do.
     locked(&HELD).clear();
-    for Keeper { mut child, reached, interface } in std::mem::take(&mut *locked(&KEEPERS)) {
+    let keepers = std::mem::take(&mut *locked(&KEEPERS));
+    keepers.into_iter().for_each(Keeper::end);
+}
+
+/// To be called when the link of one card is closed and the run goes on: as [`links_are_closed`] for that card.
+pub(crate) fn link_is_closed(interface: &str) {
+    let keepers: Vec<_> = locked(&KEEPERS).extract_if(.., |keeper| keeper.interface == interface).collect();
+    keepers.into_iter().for_each(Keeper::end);
+}
+
+impl Keeper {
+    /// Has the card restored, and waits for that.
+    fn end(self) {
+        let Self { mut child, reached, interface } = self;
         let before = std::mem::replace(&mut *locked(&reached), Reached::Not("the run ends".to_owned()));
         if let Reached::By(pipes) = before {
             pipes.end();

@@ -14,6 +14,9 @@ pub enum SwitchError {
     /// A link could not be opened.
     #[error("{0}")]
     Link(String),
+    /// A host of the switch itself could not be started.
+    #[error("{0}")]
+    Host(String),
     /// A thread, or what it needs, could not be had.
     #[error("starting the switch: {0}")]
     Thread(#[source] io::Error),

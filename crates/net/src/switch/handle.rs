@@ -14,7 +14,9 @@ use super::ask::{Ask, Leaving, Post};
 use super::error::SwitchError;
 use super::opener::Opener;
 use super::slot::Slot;
+use super::spare::Spare;
 use super::view::{AddressView, SwitchView, View};
+use super::{RunningHost, StartHost};
 use crate::link::{LinkState, News, Queue};
 
 /// Longer than any worker may take to answer.
@@ -27,6 +29,7 @@ pub struct Handle {
     state: Arc<Mutex<State>>,
     pub(super) posts: Arc<[Post]>,
     pub(super) opener: Opener,
+    pub(super) hosts: Option<StartHost>,
     say: Sender<String>,
     /// Rung when a port has been removed, for the thread that gives ports out.
     plugs: Arc<OwnedFd>,
@@ -38,11 +41,14 @@ pub(super) struct State {
     pub(super) config: Config,
     /// The names of the links, and how many ports have had each number.
     links: Vec<(String, u32)>,
+    pub(super) spare: Spare,
+    /// The hosts of the switch itself, which end when they are dropped.
+    pub(super) hosts: Vec<(Slot, RunningHost)>,
 }
 
 impl State {
     /// The port that has a number now.
-    fn slot(&self, port: PortId) -> Slot {
+    pub(super) fn slot(&self, port: PortId) -> Slot {
         Slot { port, birth: self.links.get(port.index()).map_or(0, |(_, birth)| *birth) }
     }
 
@@ -55,12 +61,19 @@ impl State {
         self.slot(port)
     }
 
-    /// The port of this number is no more.
-    pub(super) fn take(&mut self, port: PortId) {
+    /// Whether a port is there, and not another one of the same number.
+    pub(super) fn has(&self, slot: Slot) -> bool {
+        self.slot(slot.port) == slot && self.config.all().has(slot.port)
+    }
+
+    /// The port of this number is no more. Its host, if it had one.
+    pub(super) fn take(&mut self, port: PortId) -> Vec<(Slot, RunningHost)> {
+        self.spare.give_back(port);
         if let Some((name, birth)) = self.links.get_mut(port.index()) {
             name.clear();
             *birth += 1;
         }
+        self.hosts.extract_if(.., |(slot, _)| slot.port == port).collect()
     }
 }
 
@@ -76,11 +89,13 @@ impl Handle {
         posts: Vec<Post>,
         links: Vec<String>,
         opener: Opener,
+        (spare, hosts): (Spare, Option<StartHost>),
         say: Sender<String>,
     ) -> io::Result<Handle> {
         let plugs = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let state = State { config, links: links.into_iter().map(|link| (link, 0)).collect() };
-        Ok(Handle { state: Arc::new(Mutex::new(state)), posts: posts.into(), opener, say, plugs })
+        let links = links.into_iter().map(|link| (link, 0)).collect();
+        let state = State { config, links, spare, hosts: Vec::new() };
+        Ok(Handle { state: Arc::new(Mutex::new(state)), posts: posts.into(), opener, hosts, say, plugs })
     }
 
     pub(super) fn post(&self, ask: impl Fn() -> Ask) {
@@ -229,7 +244,7 @@ impl Handle {
     /// Tells the workers something of a port, unless it has been removed. Whether it has not.
     pub(super) fn tell(&self, slot: Slot, tell: impl FnOnce(&[Post])) -> bool {
         let state = self.state();
-        let is_there = state.slot(slot.port) == slot && state.config.all().has(slot.port);
+        let is_there = state.has(slot);
         if is_there {
             tell(&self.posts);
         }

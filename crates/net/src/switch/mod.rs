@@ -17,9 +17,12 @@
 //! is left.
 
 mod ask;
+#[cfg(test)]
+mod bench;
 mod egress;
 mod error;
 mod handle;
+mod hosts;
 mod moving;
 mod news;
 mod open;
@@ -27,6 +30,7 @@ mod opener;
 mod plugs;
 mod ports;
 mod slot;
+mod spare;
 mod threads;
 mod view;
 mod worker;
@@ -42,9 +46,11 @@ pub use view::{AddressView, PortView, SwitchView, View};
 /// Frames that wait for one port at one worker.
 pub const ROOM: usize = 1024;
 
+use std::any::Any;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use flowlane_stack::address::Prefix;
 use flowlane_switch::{Config, PortId, Seed};
 use flowlane_sys::frame::{FrameMemory, HEADROOM, MemoryConfig};
 
@@ -53,7 +59,9 @@ use crate::link::Life;
 use crate::wake::Wake;
 use ask::Post;
 use egress::Egress;
+use open::Means;
 use opener::Opener;
+use spare::Spare;
 use worker::Worker;
 
 /// How to start a switch.
@@ -70,8 +78,36 @@ pub struct Options {
     pub poll: Duration,
     /// Workers poll the interfaces of AF_XDP ports, so many frames at once, in the place of interrupts.
     pub busy_poll: Option<u32>,
+    /// Queues of AF_XDP at each worker, 0 to 64, for whose frames there is memory besides: those of ports that are added while it runs.
+    pub spare_queues: usize,
+    /// Starts the hosts of ports [`PortLink::Host`]; without it there can be none.
+    pub hosts: Option<StartHost>,
+    /// Called around the life of each link.
+    pub around: Around,
     /// Called when the links are open and before the first frame: to give up privileges.
     pub before_start: fn() -> Result<(), StartError>,
+}
+
+/// A host that runs until it is dropped.
+pub type RunningHost = Box<dyn Any + Send>;
+
+/// Starts a host that plugs into the port of this name and has these addresses. It has plugged in when this returns. An error is one line.
+pub type StartHost = Arc<dyn Fn(&str, &[Prefix]) -> Result<RunningHost, String> + Send + Sync>;
+
+/// What is done around the life of each link, by a thread that has the privileges of the one that started the switch, or what is kept of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Around {
+    /// Called before a link is opened.
+    pub before: fn(&PortLink),
+    /// Called when a link has been closed while the switch runs, or could not be opened then.
+    pub after: fn(&PortLink),
+}
+
+impl Default for Around {
+    /// Nothing.
+    fn default() -> Self {
+        Self { before: |_| (), after: |_| () }
+    }
 }
 
 impl std::fmt::Debug for Options {
@@ -88,19 +124,29 @@ impl std::fmt::Debug for Options {
 /// # Errors
 /// [`SwitchError`]: the configuration, a link, memory or a thread. Nothing is left then.
 pub fn start(options: Options) -> Result<Switch, SwitchError> {
-    let Options { mut config, links, plugs, workers, poll, busy_poll, before_start } = options;
-    if links.len() != config.ports.len() {
-        let (links, ports) = (links.len(), config.ports.len());
-        return Err(SwitchError::Config(format!("{ports} ports and {links} links: each port needs one")));
-    }
-    config.check().map_err(|e| SwitchError::Config(e.0))?;
-    if workers == 0 || workers > 64 {
-        return Err(SwitchError::Config(format!("{workers} workers: from 1 to 64")));
-    }
-    let memory = memory(&links, workers)?;
+    check(&options)?;
+    let Options {
+        mut config,
+        links,
+        plugs,
+        workers,
+        poll,
+        busy_poll,
+        spare_queues,
+        hosts,
+        around,
+        before_start,
+    } = options;
+    let memory = memory(&links, workers, spare_queues)?;
+    let mut spare = Spare::new(workers, spare_queues);
+    let means = Means { memory: &memory, workers, busy_poll, waiting: None };
     let mut ports = Vec::new();
     for (n, link) in links.iter().enumerate() {
-        let port = link.open(&memory, workers, busy_poll)?;
+        (around.before)(link);
+        let port = link.open(&means)?;
+        if let Some(id) = PortId::new(n).filter(|_| link.is_af_xdp()) {
+            spare.bring(id, port.queues.len());
+        }
         if config.ports[n].link.is_empty() {
             config.ports[n].link = link.to_string();
         }
@@ -143,10 +189,11 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
         all.push(Worker::new(index, switch, ports, news, inbox, wakes[index].clone(), poll, say.clone()));
     }
     let news: Vec<_> = infos.iter().map(|info| info.life.as_ref().map(Life::watch)).collect();
-    let opener = Opener::start(memory.clone(), workers)?;
+    let opener = Opener::start(memory.clone(), workers, busy_poll, around)?;
     before_start()?;
     let names = infos.iter().map(|info| info.name.clone()).collect();
-    let handle = Handle::new(config, posts, names, opener, say).map_err(SwitchError::Thread)?;
+    let handle =
+        Handle::new(config, posts, names, opener, (spare, hosts), say).map_err(SwitchError::Thread)?;
     for (n, (info, news)) in infos.into_iter().zip(news).enumerate() {
         if let (Some(port), Some(Ok(news))) = (PortId::new(n), news) {
             handle::follow(handle.slot(port), news, info.name, handle.clone());
@@ -155,14 +202,43 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
     let shape = (workers, memory.frame_size());
     let mut switch = threads::run(all, &memory, handle.clone(), notices)?;
     if let Some(listener) = plugs {
-        switch.give_out(plugs::start(listener, handle, shape)?);
+        switch.give_out(plugs::start(listener, handle.clone(), shape)?);
     }
+    start_hosts(&handle, &links)?;
     Ok(switch)
 }
 
+fn check(options: &Options) -> Result<(), SwitchError> {
+    let (links, ports) = (options.links.len(), options.config.ports.len());
+    if links != ports {
+        return Err(SwitchError::Config(format!("{ports} ports and {links} links: each port needs one")));
+    }
+    options.config.check().map_err(|e| SwitchError::Config(e.0))?;
+    let (workers, spare) = (options.workers, options.spare_queues);
+    if workers == 0 || workers > 64 {
+        return Err(SwitchError::Config(format!("{workers} workers: from 1 to 64")));
+    }
+    if spare > 64 {
+        return Err(SwitchError::Config(format!("{spare} spare queues: from 0 to 64")));
+    }
+    Ok(())
+}
+
+/// Starts the hosts of the ports that are there at the start.
+fn start_hosts(handle: &Handle, links: &[PortLink]) -> Result<(), SwitchError> {
+    let config = handle.config();
+    for (port, link) in config.all().zip(links) {
+        if let PortLink::Host(addresses) = link {
+            handle.start_host(handle.slot(port), config.name(port), addresses)?;
+        }
+    }
+    Ok(())
+}
+
 /// Frame memory for all ports: what waits in rings and outputs, and some to work with.
-fn memory(links: &[PortLink], workers: usize) -> Result<FrameMemory, SwitchError> {
-    let (mut frames, mut size) = (4096, 2048);
+fn memory(links: &[PortLink], workers: usize, spare_queues: usize) -> Result<FrameMemory, SwitchError> {
+    // On a queue as many frames are on their way out as wait for packets.
+    let (mut frames, mut size) = (4096 + spare_queues * 2 * spare::USUAL, 2048);
     for link in links {
         let (queues, mtu) = link.shape();
         frames += queues.div_ceil(workers) * 4096 + ROOM;

@@ -23,7 +23,7 @@ pub enum PortLink {
     Link(LinkSpec),
     /// Nothing until a host plugs in, as `switch:NAME/PORT`.
     Plug,
-    /// As [`PortLink::Plug`], for the host of the switch itself, which has these addresses. Whoever starts the switch starts the host.
+    /// As [`PortLink::Plug`], for the host of the switch itself, which has these addresses ([`Options::hosts`](super::Options::hosts)).
     Host(Vec<Prefix>),
 }
 
@@ -85,6 +85,16 @@ impl fmt::Display for PortLink {
 pub(super) struct Opened {
     pub(super) info: LinkInfo,
     pub(super) queues: Vec<Box<dyn Queue>>,
+}
+
+/// What links are opened with.
+pub(super) struct Means<'a> {
+    pub(super) memory: &'a FrameMemory,
+    pub(super) workers: usize,
+    /// Workers poll the interfaces of AF_XDP ports, so many frames at once.
+    pub(super) busy_poll: Option<u32>,
+    /// Frames of each worker that wait for packets of an AF_XDP port at most.
+    pub(super) waiting: Option<usize>,
 }
 
 impl PortLink {
@@ -155,12 +165,8 @@ impl PortLink {
         (queues, mtu)
     }
 
-    pub(super) fn open(
-        &self,
-        memory: &FrameMemory,
-        workers: usize,
-        busy_poll: Option<u32>,
-    ) -> Result<Opened, SwitchError> {
+    pub(super) fn open(&self, means: &Means<'_>) -> Result<Opened, SwitchError> {
+        let &Means { memory, workers, busy_poll, waiting } = means;
         let Self::Link(spec) = self else {
             let info = LinkInfo::new(self.to_string(), MacAddr([0; 6]), MAX_MTU, 0);
             return Ok(Opened { info, queues: Vec::new() });
@@ -173,8 +179,8 @@ impl PortLink {
             }
             LinkSpec::AfXdp(name, copy, _, queues) => {
                 let usual = AfXdpOptions::new(name, Claim::every_frame());
-                let options =
-                    AfXdpOptions { copy: *copy, queues: *queues, offload: true, busy_poll, ..usual };
+                let (copy, queues) = (*copy, *queues);
+                let options = AfXdpOptions { copy, queues, offload: true, busy_poll, waiting, ..usual };
                 af_xdp::open(&options, memory)
             }
             LinkSpec::Tap(name) => tap::open(&TapOptions::new(name), memory, workers),

@@ -57,6 +57,7 @@ impl Drop for Switch {
     fn drop(&mut self) {
         // First, so that nobody is given a port of a switch that ends.
         self.plugs = None;
+        self.handle.end_hosts();
         self.handle.stop();
         for thread in self.threads.drain(..) {
             let _ = thread.join();

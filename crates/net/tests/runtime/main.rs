@@ -24,6 +24,7 @@ mod service;
 mod steps;
 #[path = "../common/streams.rs"]
 mod streams;
+mod switch_hosts;
 mod switched;
 mod tcp;
 mod tls;

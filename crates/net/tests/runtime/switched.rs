@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use flowlane::control;
 use flowlane::link::{Life, LinkSpec, LinkState};
 use flowlane::switch::core::config::{Config, PortConfig};
-use flowlane::switch::{self, Options, PortLink, Switch};
+use flowlane::switch::{self, Around, Options, PortLink, StartHost, Switch, SwitchError};
 use flowlane::{Bucket, Host, Interface, Key, Runtime, StartError, UdpFields};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
@@ -32,6 +32,18 @@ pub(crate) struct Switched {
 
 impl Switched {
     pub(crate) fn start(ports: &[&str], workers: usize) -> Self {
+        let links = ports.iter().map(|_| PortLink::Plug).collect();
+        Self::start_with(ports, links, workers, |_| None, Around::default()).unwrap()
+    }
+
+    /// `hosts`: what starts hosts on the ports of the switch of this name.
+    pub(crate) fn start_with(
+        ports: &[&str],
+        links: Vec<PortLink>,
+        workers: usize,
+        hosts: impl FnOnce(&str) -> Option<StartHost>,
+        around: Around,
+    ) -> Result<Self, SwitchError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("t{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let plugs = control::listen_for_plugs(&name).unwrap();
@@ -41,21 +53,24 @@ impl Switched {
         config.probe = 0;
         let switch = switch::start(Options {
             config,
-            links: ports.iter().map(|_| PortLink::Plug).collect(),
+            links,
             plugs: Some(plugs),
             workers,
             poll: Duration::from_micros(50),
             busy_poll: None,
+            spare_queues: 0,
+            hosts: hosts(&name),
+            around,
             before_start: || Ok(()),
         });
-        Self { switch: switch.unwrap(), name, plugs: path }
+        Ok(Self { switch: switch?, name, plugs: path })
     }
 
     pub(crate) fn link(&self, port: &str) -> LinkSpec {
         format!("switch:{}/{port}", self.name).parse().unwrap()
     }
 
-    fn state(&self, port: usize) -> String {
+    pub(crate) fn state(&self, port: usize) -> String {
         self.switch.handle().view().unwrap().ports[port].state.clone()
     }
 
@@ -73,7 +88,7 @@ fn on(address: &str) -> Interface {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use flowlane::control;
 use flowlane::switch::core::config::{Config, PortConfig, file};
-use flowlane::switch::{self, Options, PortLink, SwitchError};
+use flowlane::switch::{self, Around, Options, PortLink, SwitchError};
 
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
@@ -46,6 +46,9 @@ pub(crate) struct Up {
     /// docs/switch.md.
     #[arg(long)]
     busy_poll: bool,
+    /// Queues of af-xdp ports, at each worker, for which memory is set aside, so that such ports can be added while the switch runs: 8 MiB each.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    spare_queues: usize,
     /// Take also the interface of the default route. Connections over it, such as ssh, end.
     #[arg(long)]
     take_all: bool,
@@ -65,6 +68,7 @@ impl Up {
             }
         }
         let interrupt = Interrupt::listen()?;
+        let name = self.name.clone();
         let listener = control::listen_for_switch(&self.name).map_err(|e| match e {
             control::ControlError::InUse(_) => {
                 anyhow::anyhow!("a switch named '{}' runs already: give another --name, or end it with 'flowlane switch down'", self.name)
@@ -73,29 +77,25 @@ impl Up {
         })?;
         // Also without a port to plug into: one may be added.
         let plugs = Some(control::listen_for_plugs(&self.name)?);
-        for interface in links.iter().filter_map(PortLink::takes) {
-            keeper::put_back_what_was_left(interface);
-        }
-        for card in links.iter().filter(|link| link.is_af_xdp()).filter_map(PortLink::takes) {
-            keeper::watch_over(card, false);
-        }
         let options = Options {
             config,
-            links: links.clone(),
+            links,
             plugs,
             workers: self.workers,
             poll: Duration::from_micros(50),
             busy_poll: self.busy_poll.then_some(BUSY_POLL),
+            spare_queues: self.spare_queues,
+            hosts: Some(host::starter(self.name)),
+            around: Around { before, after },
             before_start: link::give_up_privileges,
         };
         let switch = switch::start(options)?;
-        let hosts = host::start(&self.name, &switch.handle().config(), &links)?;
         let control = listener.serve_switch(switch.handle())?;
         let config = switch.handle().config();
         for port in &config.ports {
             say!("flowlane: port {}: {}", port.name, port.link);
         }
-        writeln!(io::stdout(), "switch {} runs; control socket {}", self.name, control.path().display())?;
+        writeln!(io::stdout(), "switch {name} runs; control socket {}", control.path().display())?;
         while !interrupt.came() && !control.is_asked_to_end() {
             if let Some(notice) = switch.notice(LOOK) {
                 say!("flowlane: {notice}");
@@ -105,8 +105,6 @@ impl Up {
             }
         }
         summary(&switch.handle().view()?)?;
-        // Before the switch, or it would be said that its ports are free again.
-        drop(hosts);
         Ok(())
     }
 
@@ -157,6 +155,22 @@ impl Up {
             links.push(link);
         }
         Ok((config, links))
+    }
+}
+
+/// What a killed run has left on an interface is put back before its link is opened, and a card that forgets settings is watched over.
+fn before(link: &PortLink) {
+    let Some(interface) = link.takes() else { return };
+    keeper::put_back_what_was_left(interface);
+    if link.is_af_xdp() {
+        keeper::watch_over(interface, false);
+    }
+}
+
+/// Nobody needs to watch over it any more.
+fn after(link: &PortLink) {
+    if let Some(interface) = link.takes().filter(|_| link.is_af_xdp()) {
+        keeper::link_is_closed(interface);
     }
 }
 

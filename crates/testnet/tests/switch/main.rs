@@ -1,6 +1,8 @@
 //! The switch on real links: kernel hosts in namespaces, on every kind of port.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod ports;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use flowlane::link::LinkSpec;
 use flowlane::switch::core::config::{Config, PortConfig};
-use flowlane::switch::{self, Handle, Options, PlugListener, PortLink, Switch};
+use flowlane::switch::{self, Around, Handle, Options, PlugListener, PortLink, Switch};
 use flowlane::{Host, Interface, Key, Rss, Runtime};
 use flowlane_testnet::{Namespace, requires, skipped};
 
@@ -50,14 +52,29 @@ impl Net {
     }
 
     fn start_with(&self, links: &[&str], words: &str, workers: usize, plugs: Option<PlugListener>) -> Switch {
+        let options = Self::options(links, words, workers, plugs);
+        self.middle.run(|| switch::start(options).unwrap()).unwrap()
+    }
+
+    fn options(links: &[&str], words: &str, workers: usize, plugs: Option<PlugListener>) -> Options {
         let ports = (0..links.len()).map(|n| PortConfig::new(&format!("p{}", n + 1))).collect();
         let config = switch::core::Change::parse(&Config::new(ports), words).unwrap().config;
         let links = links.iter().map(|link| link.parse::<PortLink>().unwrap()).collect();
         let poll = Duration::from_micros(50);
         // Both ways are tried: several workers poll their interfaces themselves.
         let busy_poll = (workers > 1).then_some(64);
-        let options = Options { config, links, plugs, workers, poll, busy_poll, before_start: || Ok(()) };
-        self.middle.run(|| switch::start(options).unwrap()).unwrap()
+        Options {
+            config,
+            links,
+            plugs,
+            workers,
+            poll,
+            busy_poll,
+            spare_queues: 2,
+            hosts: None,
+            around: Around::default(),
+            before_start: || Ok(()),
+        }
     }
 }
 
@@ -395,68 +412,6 @@ fn streams_go_on_while_ports_move() {
     });
     drop(runtime.stop());
     eventually("the port is free", || handle.view().unwrap().ports[2].state == "down");
-}
-
-/// Ports are added and removed, one of each kind, while a stream passes between two others that notices nothing.
-#[test]
-fn ports_come_and_go_under_traffic() {
-    let Some(net) = Net::new("ports", 3) else { return };
-    let switch = net.start(&["af-packet:e1", "af-xdp:e2"], "", 2);
-    let handle = switch.handle();
-    let (one, two, three) = (&net.hosts[0], &net.hosts[1], &net.hosts[2]);
-    let promiscuous = || {
-        let text = std::process::Command::new("ip")
-            .args(["netns", "exec", net.middle.name(), "ip", "-d", "link", "show", "e3"])
-            .output()
-            .unwrap();
-        String::from_utf8(text.stdout).unwrap().contains("promiscuity 1")
-    };
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                streams(one, two, "10.9.0.2");
-            }
-        });
-        // Whatever fails: the stream ends with the test.
-        let _ends = Ends(&stop);
-        for round in 0..2 {
-            handle.add_port("p3", "af-packet:e3").unwrap();
-            handle.add_port("p4", "tap:t4").unwrap();
-            net.middle.ip("addr replace 10.9.0.9/24 dev t4").unwrap();
-            for host in [one, three] {
-                host.ip("neigh flush dev eth0").unwrap();
-            }
-            assert!(reaches(one, three, "10.9.0.3", true), "{round}");
-            assert!(reaches(three, &net.middle, "10.9.0.9", true), "{round}");
-            let said = handle.add_port("p5", "af-packet:e3").unwrap_err().to_string();
-            assert_eq!(said, "port p5: port p3 is on the same interface");
-            let said = handle.add_port("p5", "af-packet:none0").unwrap_err().to_string();
-            assert!(said.contains("none0"), "{said}");
-            assert!(promiscuous());
-            // The number that is vacant is the next one's.
-            handle.remove_port("p3").unwrap();
-            assert!(!promiscuous());
-            assert!(!reaches(one, three, "10.9.0.3", false));
-            handle.remove_port("p4").unwrap();
-            eventually("the TAP interface goes", || net.middle.ip("link show t4").is_err());
-            let view = handle.view().unwrap();
-            assert_eq!(view.ports.len(), 2, "{view:?}");
-        }
-    });
-    // What was forwarded between the others was not touched.
-    let view = handle.view().unwrap();
-    assert!(view.ports.iter().all(|port| !port.drops.contains_key("queue-full")), "{view:?}");
-    drop(switch);
-}
-
-/// Says that it is over when it goes.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 async fn echo() {
