@@ -314,7 +314,7 @@ counters! {
     time_wait_entered,
     /// TIME-WAIT records reused for a new connection (RFC 6191).
     time_wait_reused,
-    /// TIME-WAIT records ended by a reset of the peer, whose SYN had been refused.
+    /// TIME-WAIT records ended by a peer whose SYN was refused.
     time_wait_reset,
     /// TIME-WAIT records dropped because there were too many.
     time_wait_overflow,
