@@ -170,6 +170,40 @@ fn ctrl_c_ends_a_run_with_the_report_so_far() {
     }
 }
 
+/// Far more is due than can be sent: the run ends when it should, and has counted everything that was due. One by one the counting
+/// would take hours.
+#[test]
+fn a_rate_beyond_every_machine_ends_in_time() {
+    for run in [
+        "udp 10.11.2.1:7 --discard",
+        "tcp 10.11.2.1:7 --mode connect --timeout 200ms",
+        "tcp 10.11.2.1:7 --mode half-open --timeout 200ms",
+    ] {
+        let line = format!(
+            "load {run} --link pcap:,/dev/null --addr 10.11.2.2/24 --rate 1000000M --duration 100ms --json"
+        );
+        let mut child = command(&line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut printed = child.stdout.take().unwrap();
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            let _ = done.send(printed.read_to_string(&mut text).map(|_| text));
+        });
+        let Ok(text) = ended.recv_timeout(PATIENCE) else {
+            child.kill().unwrap();
+            panic!("{run}: it does not end");
+        };
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{run}");
+        let report: Value = serde_json::from_str(&text.unwrap()).unwrap();
+        load_schema::check("load-run", &report);
+        let due = count(&report, "sent") + count(&report, "unsent");
+        assert!(due.abs_diff(100_000_000_000) < 1000, "{run}: {due}");
+        // The processor time is that of the whole run, and so is the time by which it is divided.
+        let generator = &report["generator"];
+        assert!(generator["seconds"].as_f64().unwrap() >= 0.1, "{run}: {generator}");
+    }
+}
+
 /// What the kernel's side of a connection does.
 #[derive(Clone, Copy)]
 enum Peer {

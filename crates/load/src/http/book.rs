@@ -181,13 +181,13 @@ impl Book {
         }
     }
 
-    /// Records a request that was due and will not be sent; `ours` if a connection was free for it.
-    pub(super) fn unsent(&mut self, intended: u64, now: u64, ours: bool) {
+    /// Records `count` requests that were due and will not be sent; `ours` if a connection was free for them.
+    pub(super) fn unsent(&mut self, intended: u64, now: u64, count: u64, ours: bool) {
         let Some(recorder) = &mut self.recorder else { return };
         if ours {
-            recorder.unsent(intended, now);
+            recorder.unsent(intended, now, count);
         } else {
-            recorder.unsent_for_want(intended);
+            recorder.unsent_for_want(intended, count);
         }
     }
 

@@ -133,15 +133,10 @@ impl Shared {
         let now = clock();
         let mut inner = self.lock();
         let end = self.end.min(now);
-        while let Some(moment) = inner.moments.as_ref().and_then(Moments::peek).filter(|m| *m < end) {
-            if inner.requests_left == 0 {
-                break;
-            }
-            inner.requests_left -= 1;
-            inner.book.unsent(moment, now, false);
-            if let Some(moments) = &mut inner.moments {
-                moments.advance();
-            }
+        let Inner { moments, book, requests_left, .. } = &mut *inner;
+        if let Some(moments) = moments {
+            *requests_left -=
+                moments.pass(end, *requests_left, |moment, n| book.unsent(moment, now, n, false));
         }
         std::mem::replace(&mut inner.book, super::book::Book::new())
     }

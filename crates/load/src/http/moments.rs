@@ -9,6 +9,9 @@ use flowlane_stack::rng::Rng;
 use super::choice::exponential;
 use super::plan::Phase;
 
+/// Groups in which the send times of a phase are passed over, if there are more of them.
+const GROUPS: f64 = 16_384.0;
+
 /// A piece of the schedule with a rate that changes linearly.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
@@ -93,6 +96,46 @@ impl Moments {
         self.step();
     }
 
+    /// Passes over all send times before `limit`, at most `most` of them: `each` is given a time, and how many it stands for. Returns how
+    /// many there were.
+    ///
+    /// Its time is bounded whatever the rate: what is many is passed in groups of neighbours, which lie in one phase and have the time of
+    /// their middle. A Poisson process has its mean number of times within a group.
+    pub(crate) fn pass(&mut self, limit: u64, most: u64, mut each: impl FnMut(u64, u64)) -> u64 {
+        let mut passed = 0;
+        while let Some(moment) = self.next.filter(|m| *m < limit && passed < most) {
+            let group = self.group(limit).min(most - passed);
+            let middle = self.later((group - 1) / 2).unwrap_or(moment);
+            each(middle, group);
+            passed += group;
+            self.u += (group - 1) as f64 / self.part;
+            self.n += group;
+            self.step();
+        }
+        passed
+    }
+
+    /// The size of the next group: a share of all in this phase, or fewer near its end or `limit`.
+    fn group(&self, limit: u64) -> u64 {
+        let all = self.pieces.get(self.piece).map_or(0.0, Piece::requests) * self.part;
+        let mut group = ((all / GROUPS) as u64).max(1);
+        while group > 1 && self.later(group - 1).is_none_or(|last| last >= limit) {
+            group /= 2;
+        }
+        group
+    }
+
+    /// The time that comes `n` after the next, if it is in the same phase.
+    fn later(&self, n: u64) -> Option<u64> {
+        let piece = self.pieces.get(self.piece)?;
+        let u = self.u + n as f64 / self.part;
+        (u < piece.before + piece.requests()).then(|| self.time(piece, u))
+    }
+
+    fn time(&self, piece: &Piece, u: f64) -> u64 {
+        self.start + (piece.moment(u) * 1e9) as u64
+    }
+
     fn step(&mut self) {
         match &mut self.poisson {
             None => self.u = (self.n as f64 + self.offset) / self.part,
@@ -101,7 +144,7 @@ impl Moments {
         self.next = loop {
             let Some(piece) = self.pieces.get(self.piece) else { break None };
             if self.u < piece.before + piece.requests() {
-                break Some(self.start + (piece.moment(self.u) * 1e9) as u64);
+                break Some(self.time(piece, self.u));
             }
             self.piece += 1;
         };
@@ -175,6 +218,41 @@ mod tests {
         let moments = all(Moments::new(&phases, 0, 100.0, 1.0, 0.0, None));
         assert_eq!(moments.len(), 250);
         assert_eq!(moments.iter().filter(|m| (1_000_000_000..2_000_000_000).contains(*m)).count(), 0);
+    }
+
+    #[test]
+    fn what_is_passed_over_is_what_would_have_come() {
+        let phases = [phase(1, 0.0, 1.0), phase(1, 0.5, 0.5), phase(1, 1.0, 0.0)];
+        for poisson in [None, Some(Rng::new(3))] {
+            let mut moments = Moments::new(&phases, 7, 1000.0, 0.5, 0.5, poisson);
+            let mut expected = all(moments.clone());
+            let mut passed = Vec::new();
+            let limit = 2_400_000_000;
+            assert_eq!(moments.pass(limit, 10, |moment, n| passed.push((moment, n))), 10);
+            assert_eq!(moments.peek(), Some(expected[10]));
+            let n = moments.pass(limit, u64::MAX, |moment, n| passed.push((moment, n)));
+            assert_eq!(all(moments), expected.split_off(10 + n as usize));
+            assert!(expected.iter().all(|m| *m < limit));
+            assert_eq!(passed, expected.into_iter().map(|m| (m, 1)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_thousand_million_a_second_are_passed_over_in_groups_of_one_phase() {
+        let phases = [phase(20, 0.0, 1.0), phase(3600, 1.0, 1.0)];
+        for poisson in [None, Some(Rng::new(3))] {
+            let mut moments = Moments::new(&phases, 7, 1e9, 0.25, 0.0, poisson);
+            let (mut groups, mut in_ramp, mut last) = (0, 0, 0);
+            let n = moments.pass(2_020_000_000_007, u64::MAX, |moment, n| {
+                assert!(moment >= last);
+                (groups, last) = (groups + 1, moment);
+                in_ramp += if moment < 20_000_000_007 { n } else { 0 };
+                assert!(groups <= 3 * GROUPS as u64, "{groups}");
+            });
+            // A quarter of them all: ten thousand million in the ramp, and two million million after it.
+            assert!(in_ramp.abs_diff(2_500_000_000) < 100_000, "{in_ramp}");
+            assert!(n.abs_diff(502_500_000_000) < 100_000, "{n}");
+        }
     }
 
     #[test]

@@ -129,14 +129,8 @@ impl Engine {
                 continue;
             }
             let ours = !pool.idle.is_empty();
-            while let Some(moment) = moments.peek().filter(|m| *m < end) {
-                if pool.requests_left == 0 {
-                    break;
-                }
-                pool.requests_left -= 1;
-                pool.book.unsent(moment, now, ours);
-                moments.advance();
-            }
+            let (book, most) = (&mut pool.book, pool.requests_left);
+            pool.requests_left -= moments.pass(end, most, |moment, n| book.unsent(moment, now, n, ours));
         }
         let mut waiting = self.common.plan.waiting.as_nanos() as u64;
         if self.common.stopped() {

@@ -141,11 +141,8 @@ impl Lane {
 
     /// Counts datagrams that were due and will not be sent, with their lateness so far.
     fn give_up_schedule(&mut self, mut schedule: Moments, end: u64, now: u64) -> u64 {
-        while let Some(due) = schedule.peek().filter(|due| *due < end) {
-            self.counts.unsent += 1;
-            self.recorder.unsent(due, now);
-            schedule.advance();
-        }
+        let recorder = &mut self.recorder;
+        self.counts.unsent += schedule.pass(end, u64::MAX, |due, n| recorder.unsent(due, now, n));
         end
     }
 

@@ -316,24 +316,22 @@ impl Recorder {
         self.series.latency(latency);
     }
 
-    /// Records a request that was due and will not be sent, with its lateness so far.
-    #[inline]
-    pub fn unsent(&mut self, intended: u64, now: u64) {
-        self.unsent_for_want(intended);
+    /// Records `count` requests that were due at that time and will not be sent, with their lateness so far.
+    pub fn unsent(&mut self, intended: u64, now: u64, count: u64) {
+        self.unsent_for_want(intended, count);
         let slip = now.saturating_sub(intended);
         if self.counts(intended) {
-            self.spectra.slip.record(slip);
+            self.spectra.slip.record_n(slip, count);
         }
         self.series.slot(now);
-        self.series.slip(slip);
+        self.series.slip_n(slip, count);
     }
 
     /// The same for lack of a connection, which does not count as lateness of the generator.
-    #[inline]
-    pub fn unsent_for_want(&mut self, intended: u64) {
-        self.tally(intended).unsent += 1;
+    pub fn unsent_for_want(&mut self, intended: u64, count: u64) {
+        self.tally(intended).unsent += count;
         if let Some(phase) = self.parts.phase(intended) {
-            phase.unsent += 1;
+            phase.unsent += count;
         }
     }
 

@@ -182,6 +182,11 @@ impl Series {
         self.slip.saturating_record(nanos.max(1));
     }
 
+    /// Notes `count` equal ones.
+    pub fn slip_n(&mut self, nanos: u64, count: u64) {
+        self.slip.saturating_record_n(nanos.max(1), count);
+    }
+
     /// Slots that have ended.
     #[must_use]
     pub fn closed(&self) -> &[Slot] {

@@ -303,7 +303,7 @@ fn late(sent: u64, slipped: u64, unsent: u64, change: impl FnOnce(&mut About)) -
     // Half of them had a connection.
     for n in 0..unsent {
         if n % 2 == 0 {
-            recorder.unsent(START, START + SECOND);
+            recorder.unsent(START, START + SECOND, 1);
         } else {
             recorder.tally(START).unsent += 1;
         }

@@ -39,6 +39,11 @@ impl Times {
         self.0.saturating_record(nanos.max(1));
     }
 
+    /// Records a time `count` times.
+    pub fn record_n(&mut self, nanos: u64, count: u64) {
+        self.0.saturating_record_n(nanos.max(1), count);
+    }
+
     /// Adds another histogram. Values beyond the bounds count as the bound.
     pub fn add(&mut self, other: &Histogram<u64>) {
         if self.0.add(other).is_err() {

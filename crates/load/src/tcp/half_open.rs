@@ -117,10 +117,7 @@ impl Sender {
             self.listen(0).await?;
         }
         let stopped = clock().min(lane.end);
-        while let Some(due) = schedule.peek().filter(|due| *due <= stopped) {
-            lane.inner().unsent(due, stopped);
-            schedule.advance();
-        }
+        schedule.pass(stopped + 1, u64::MAX, |due, n| lane.inner().unsent(due, stopped, n));
         // The rest of the time belongs to the run.
         while clock() < lane.end && !lane.common.gate.stopped() {
             self.listen(lane.end.min(clock() + TICK)).await?;

@@ -256,10 +256,10 @@ impl Inner {
         self.recorder.received(now, n as u64);
     }
 
-    /// What was due at that moment is not begun any more.
-    pub(super) fn unsent(&mut self, due: u64, now: u64) {
-        self.counts.unsent += 1;
-        self.recorder.unsent(due, now);
+    /// So many that were due at that moment are not begun any more.
+    pub(super) fn unsent(&mut self, due: u64, now: u64, count: u64) {
+        self.counts.unsent += count;
+        self.recorder.unsent(due, now, count);
     }
 
     pub(super) fn held_up(&mut self, now: u64) {

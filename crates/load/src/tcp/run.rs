@@ -237,10 +237,7 @@ impl Opener {
         }
         let (mut inner, now) = (self.lane.inner(), clock());
         // What would have come after an early end was never due.
-        while let Some(due) = schedule.peek().filter(|due| *due <= now.min(self.lane.end)) {
-            inner.unsent(due, now);
-            schedule.advance();
-        }
+        schedule.pass(now.min(self.lane.end) + 1, u64::MAX, |due, n| inner.unsent(due, now, n));
     }
 
     /// Begins a connection now that was due at that moment and comes and goes.

@@ -25,6 +25,8 @@ const ROUNDS: usize = 16;
 const SHORT: usize = 4096;
 /// Messages from this size on, bytes, are passed to the socket without a copy.
 pub(super) const GIVEN: usize = 16 << 10;
+/// Groups in which the moments of one connection are passed over, if there are more of them.
+const GROUPS: u64 = 256;
 /// Messages of one connection that may wait for their answers.
 const OUTSTANDING: usize = 1024;
 
@@ -51,6 +53,24 @@ impl Slots {
 
     fn advance(&mut self) {
         self.nth = self.nth.saturating_add(self.step);
+    }
+
+    /// Passes over all moments before `limit` in a bounded number of groups, however many they are: `each` is given the moment in the
+    /// middle of a group, and how many it has.
+    fn pass(&mut self, limit: u64, mut each: impl FnMut(u64, u64)) {
+        // The first turn whose moment, rounded down to a nanosecond, is not before the limit.
+        let span = u128::from(limit.saturating_sub(self.start));
+        let first =
+            u64::try_from((span * u128::from(self.rate.max(1))).div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
+        let mut left = first.saturating_sub(self.nth).div_ceil(self.step.max(1));
+        let group = (left / GROUPS).max(1);
+        while left > 0 {
+            let n = group.min(left);
+            let middle = Self { nth: self.nth + (n - 1) / 2 * self.step, ..*self };
+            each(middle.peek(), n);
+            self.nth = self.nth.saturating_add(n.saturating_mul(self.step));
+            left -= n;
+        }
     }
 
     /// Nothing is due any more.
@@ -168,10 +188,7 @@ impl Talk {
         let Some(slots) = &mut self.task.slots else { return };
         if self.written.max(self.read) < self.total {
             let mut inner = lane.inner();
-            while slots.peek() <= now && slots.peek() < lane.end {
-                inner.unsent(slots.peek(), now);
-                slots.advance();
-            }
+            slots.pass(lane.end.min(now.saturating_add(1)), |due, n| inner.unsent(due, now, n));
         }
         slots.end();
     }
@@ -365,5 +382,28 @@ mod tests {
         moments.sort_unstable();
         let even: Vec<u64> = (0..12).map(|n| 5 + n * 1_000_000).collect();
         assert_eq!(moments, even);
+    }
+
+    #[test]
+    fn moments_are_passed_over_one_by_one_or_in_groups() {
+        for (rate, limit) in [(1000, 200_000_005), (1000, 200_000_006), (7, 30_000_000_000), (3, 5), (3, 0)] {
+            let slots = Slots { start: 5, nth: 2, step: 3, rate };
+            let (mut one, mut passed, mut expected) = (slots, Vec::new(), Vec::new());
+            while one.peek() < limit {
+                expected.push((one.peek(), 1));
+                one.advance();
+            }
+            let mut all = slots;
+            all.pass(limit, |moment, n| passed.push((moment, n)));
+            assert_eq!((passed, all.nth), (expected, one.nth), "{rate} {limit}");
+        }
+        let mut slots = Slots { start: 5, nth: 2, step: 3, rate: 3_000_000_000 };
+        let (mut groups, mut sum) = (0, 0);
+        slots.pass(3_600_000_000_005, |moment, n| {
+            assert!((5..3_600_000_000_005).contains(&moment));
+            (groups, sum) = (groups + 1, sum + n);
+            assert!(groups <= GROUPS + 1, "{groups}");
+        });
+        assert_eq!((sum, slots.peek()), (3_600_000_000_000, 3_600_000_000_005));
     }
 }

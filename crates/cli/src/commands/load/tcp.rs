@@ -167,7 +167,7 @@ impl Tcp {
         watch.serve(runtime.handle(), "load tcp")?;
         let outcome = load.wait(EVERY, |_| start.goes_on(&mut watch, &interrupt));
         watch.end();
-        let usage = Usage::now().since(start.usage);
+        let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
         self.outputs.write(&outcome.run(About {
             started: start.at,

@@ -126,7 +126,7 @@ impl Udp {
         watch.serve(runtime.handle(), "load udp")?;
         let outcome = load.wait(EVERY, |_| start.goes_on(&mut watch, &interrupt));
         watch.end();
-        let usage = Usage::now().since(start.usage);
+        let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
         let mut about = about;
         if let Some(kept) = kept_in_words(&load.edges()) {
