@@ -237,6 +237,74 @@ fn a_web_server_whose_link_is_dead_ends_with_the_grace() {
     drop(clients);
 }
 
+/// Whether this process, and so what it starts, ignores SIGHUP: under `nohup`.
+fn no_hangups() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1;
+    if ignored {
+        flowlane_testnet::skipped("SIGHUP is ignored here: the tests run under nohup");
+    }
+    ignored
+}
+
+/// The terminal goes away: kernel and shell both send SIGHUP. Nothing is left behind, and nothing is lost.
+#[test]
+fn what_loses_its_terminal_ends_in_order() {
+    if no_hangups() {
+        return;
+    }
+    let place = std::env::temp_dir().join(format!("fl-hup-{}", std::process::id()));
+    std::fs::create_dir_all(&place).unwrap();
+    let (socket, saved) = (place.join("socket"), place.join("run.json"));
+    let port = free_port();
+    let serve = format!("serve http --addr 127.0.0.1 --port {port} --json --control {}", socket.display());
+    let service = Program::ready(flowlane(&serve), " port ");
+    assert!(socket.exists());
+    for _ in 0..2 {
+        service.signal(Signal::HUP);
+    }
+    assert_eq!(http_summary(&ended(service))["requests"], 0);
+    assert!(!socket.exists(), "it is left");
+    // It lasts until it is told to end, and tells how far it is.
+    let service = Program::ready(flowlane(&format!("serve http --addr 127.0.0.1 --port {port}")), " port ");
+    let load = format!(
+        "load http http://127.0.0.1:{port}/ -c 1 -r 10 -d 10m --slip-budget 10m --lines --save {}",
+        saved.display()
+    );
+    let mut run = flowlane(&load).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("answers/s") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    for _ in 0..2 {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&run), Signal::HUP).unwrap();
+    }
+    std::io::copy(&mut lines, &mut std::io::sink()).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    let report: Value = serde_json::from_slice(&std::fs::read(&saved).unwrap()).unwrap();
+    assert_eq!(report["ended"], "interrupted", "{report}");
+    drop(service);
+    std::fs::remove_dir_all(&place).unwrap();
+}
+
+/// Under `nohup` it goes on without a terminal.
+#[test]
+fn what_is_to_outlive_its_terminal_does() {
+    let port = free_port();
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_flowlane")])
+        .stdin(Stdio::null());
+    shell.args(["serve", "http", "--addr", "127.0.0.1", "--json", "--port", &port.to_string()]);
+    let service = Program::ready(shell, " port ");
+    service.signal(Signal::HUP);
+    stop_between(&format!("127.0.0.1:{port}"), &service);
+    assert_eq!(http_summary(&ended(service))["requests"], 3);
+}
+
 /// On kernel sockets segments are not seen: what is counted are reads and writes, and they are called that.
 #[test]
 fn what_kernel_sockets_count_is_called_what_it_is() {

@@ -1,6 +1,6 @@
 //! `flowlane epair`: two interfaces joined back to back, with as many queues as wished and with impairments.
 //!
-//! `up` makes them and stays: they are there as long as it runs. It ends, and both interfaces with it, on ^C, on SIGTERM, on `epair down`,
+//! `up` makes them and stays: they are there as long as it runs. It ends, and both interfaces with it, on ^C, on SIGTERM, on SIGHUP, on `epair down`,
 //! and when somebody removes one of them. `show`, `set` and `down` ask it over its control socket, which it has with `--control`.
 
 mod ask;
@@ -8,6 +8,7 @@ mod rules;
 mod text;
 
 use crate::exit::Missed;
+use crate::interrupt;
 use crate::say::say;
 use crate::steering::{random_key, seed};
 use anyhow::{Context, bail, ensure};
@@ -18,7 +19,6 @@ use flowlane::{HashConfig, Key, Rss, UdpFields};
 use flowlane_sys::privilege;
 use flowlane_sys::tun::MOST_QUEUES;
 use flowlane_sys::words::counted;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -109,7 +109,7 @@ impl Up {
         let options = self.options()?;
         let (events, happened) = mpsc::channel();
         // Before the interfaces exist, so that from here on a signal removes them in order.
-        let mut signals = Signals::new([SIGINT, SIGTERM]).context("signal handlers")?;
+        let mut signals = Signals::new(interrupt::ends()).context("signal handlers")?;
         let listener =
             self.control.as_ref().map(|path| control::listen_as(path.as_deref(), KIND)).transpose()?;
         let opened = epair::open(options)?;
@@ -126,13 +126,14 @@ impl Up {
         std::thread::Builder::new()
             .name("flowlane-signals".into())
             .spawn(move || {
-                for number in 0.. {
-                    match signals.forever().next() {
-                        Some(_) if number == 0 => drop(events.send(Event::Signal)),
-                        // The second ends the process at once; the interfaces go with it.
-                        Some(signal) => std::process::exit(128 + signal),
-                        None => return,
+                let mut ending = false;
+                for signal in signals.forever() {
+                    // The second ends the process at once; the interfaces go with it.
+                    if ending && interrupt::hurries(signal) {
+                        std::process::exit(128 + signal);
                     }
+                    ending = true;
+                    drop(events.send(Event::Signal));
                 }
             })
             .context("starting a thread")?;

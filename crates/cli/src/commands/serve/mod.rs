@@ -4,7 +4,7 @@
 //! thread waits for signals and the clock, and prints:
 //!
 //! ```text
-//!   ^C, SIGTERM   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
+//!   ^C, SIGTERM, SIGHUP   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
 //! ```
 //!
 //! The services ([`udp`], [`tcp`], [`http`], [`relay`]) are a dozen lines in each lane, and share nothing.
@@ -19,6 +19,7 @@ mod udp;
 
 use crate::exit::Missed;
 use crate::flow_log::FlowLog;
+use crate::interrupt;
 use crate::ipfix::{Collector, Opened};
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::say::say;
@@ -34,7 +35,7 @@ use plan::{FromKernel, Plan};
 use relay::Relaying;
 use rustix::io::Errno;
 use show::{Extras, Show};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 use std::io;
 use std::net::IpAddr;
@@ -180,7 +181,8 @@ enum Event {
 fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     let (events, happened) = mpsc::channel();
     // Before links are opened, so that from here on a signal closes them in order.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("signal handlers")?;
+    let mut signals =
+        Signals::new(interrupt::ends().into_iter().chain([SIGUSR1])).context("signal handlers")?;
     let listener = plan.instruments.listen()?;
     let metrics = plan.metrics.map(control::listen_for_metrics).transpose()?;
     let web = plan.web.map(control::listen_for_web).transpose()?;
@@ -281,9 +283,11 @@ fn open_log(plan: &Plan, handle: &Handle, queue: Option<FlowRecords>) -> anyhow:
     log.map(Some).map_err(|e| anyhow!("--flow-log {target}: {e}"))
 }
 
-/// From here on a signal ends the process at once.
+/// From here on ^C or SIGTERM ends the process at once.
 fn end_at_once_on_a_signal(happened: Receiver<Event>) -> anyhow::Result<()> {
-    let hurry = move || happened.into_iter().any(|e| matches!(e, Event::Signal(SIGINT | SIGTERM)));
+    let hurry = move || {
+        happened.into_iter().any(|e| matches!(e, Event::Signal(signal) if interrupt::hurries(signal)))
+    };
     std::thread::Builder::new()
         .name("flowlane-hurry".into())
         .spawn(move || {
