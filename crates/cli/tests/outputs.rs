@@ -77,6 +77,43 @@ fn every_file_is_written_and_says_the_same() {
     assert_eq!(printed["ok"], output.status.code().unwrap() == 0);
 }
 
+/// The disk fills up during the run: what can be written is written, the rest is said in one line, and no half file is left.
+#[test]
+fn a_file_that_cannot_be_written_takes_no_other_with_it() {
+    let (dir, url) = (Scratch::new("outputs-disk"), server());
+    let [page, csv] = ["run.html", "run.csv"].map(|n| dir.path(n));
+    // A file may have 512 or 1024 bytes, as the shell counts; more is an error, not a signal.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_flowlane")]);
+    shell.args([
+        "load",
+        "http",
+        &url,
+        "-c",
+        "1",
+        "-r",
+        "20",
+        "-d",
+        "100ms",
+        "--quiet",
+        "--slip-budget",
+        "1m",
+    ]);
+    shell.args(["--save", "/dev/full", "--html", &page, "--csv", &csv]).stdin(Stdio::null());
+    let output = shell.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(
+        stderr.contains("--save /dev/full: ") && stderr.contains(&format!("--html {page}: ")),
+        "{stderr}"
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).contains("answered"), "the report is printed");
+    assert_eq!(std::fs::metadata(&page).unwrap().len(), 0, "half a page");
+    let lines = std::fs::read_to_string(&csv).unwrap();
+    assert!(lines.starts_with("pool,at_s,") && lines.contains("\ntotal,"), "{lines}");
+}
+
 #[test]
 fn thresholds_decide_the_exit_code() {
     let url = server();

@@ -88,15 +88,21 @@ impl Outputs {
         self.fail.clone()
     }
 
-    /// Writes the report to all outputs.
+    /// Writes the report to all outputs. One that cannot be written takes none of the others with it: the run is over and cannot be had again.
     ///
     /// # Errors
-    /// A file cannot be written, or a condition of `--fail` holds ([`Missed`]).
+    /// Files cannot be written, or a condition of `--fail` holds ([`Missed`]).
     pub(crate) fn write(&self, run: &Run) -> anyhow::Result<()> {
+        let mut unwritten = Vec::new();
         for (option, path) in self.files() {
-            self.write_file(option, path, run).with_context(|| format!("{option} {}", path.display()))?;
+            if let Err(e) = write_file(option, path, run) {
+                unwritten.push(format!("{option} {}: {e}", path.display()));
+            }
         }
         let printed = self.print(run);
+        if !unwritten.is_empty() {
+            bail!(unwritten.join("; "));
+        }
         // A failed run takes precedence over an error of printing.
         match run.failure() {
             Some(failure) => bail!(Missed(text::plain(&failure))),
@@ -113,22 +119,32 @@ impl Outputs {
         }
         out.flush()
     }
+}
 
-    fn write_file(&self, option: &str, path: &Path, run: &Run) -> io::Result<()> {
-        let file = open(path)?;
-        // Devices and pipes have no length to set.
-        if file.metadata()?.is_file() {
-            file.set_len(0)?;
-        }
-        let mut out = BufWriter::new(file);
-        match option {
-            "--save" => files::json(run, &mut out)?,
-            "--html" => html::page(run, &mut out)?,
-            "--csv" => files::csv(run, &mut out)?,
-            _ => files::hdr_log(run, &mut out)?,
-        }
-        out.flush()
+/// Writes what an option asks for to its file. A file that cannot hold all of it is left empty: half a report is none.
+fn write_file(option: &str, path: &Path, run: &Run) -> io::Result<()> {
+    let file = open(path)?;
+    // Devices and pipes have no length to set.
+    let has_length = file.metadata()?.is_file();
+    if has_length {
+        file.set_len(0)?;
     }
+    let written = fill(option, run, &file);
+    if written.is_err() && has_length {
+        file.set_len(0)?;
+    }
+    written
+}
+
+fn fill(option: &str, run: &Run, file: &File) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    match option {
+        "--save" => files::json(run, &mut out)?,
+        "--html" => html::page(run, &mut out)?,
+        "--csv" => files::csv(run, &mut out)?,
+        _ => files::hdr_log(run, &mut out)?,
+    }
+    out.flush()
 }
 
 /// Opens a file for writing without truncating it: the old content stays until there is a report to replace it.
