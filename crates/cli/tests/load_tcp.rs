@@ -170,6 +170,32 @@ fn ctrl_c_ends_a_run_with_the_report_so_far() {
     }
 }
 
+/// A target that accepts connections and then does nothing, or ends them at once, is no success.
+#[test]
+fn a_target_that_only_accepts_fails_the_run() {
+    let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let (silent, rude) = (listen(), listen());
+    let [silent_at, rude_at] = [&silent, &rude].map(|l| l.local_addr().unwrap());
+    // Both end with the process. What is accepted stays, or goes.
+    std::thread::spawn(move || silent.incoming().collect::<Vec<_>>());
+    std::thread::spawn(move || rude.incoming().for_each(drop));
+    for (target, run, words) in [
+        (silent_at, "--mode echo -d 100ms", "sends nothing: does 'flowlane serve tcp-echo'"),
+        (silent_at, "--mode connect -d 100ms", "sends nothing: does 'flowlane serve tcp-echo'"),
+        (silent_at, "--mode hold -d 100ms --rate 100", "sends nothing: does 'flowlane serve tcp-echo'"),
+        (silent_at, "--mode read -d 100ms", "sends nothing: does 'flowlane serve tcp-source'"),
+        // These end when the last connection has.
+        (rude_at, "--mode read -d 10m", "sends nothing: does 'flowlane serve tcp-source'"),
+        (rude_at, "--mode write -d 10m", "takes nothing: does 'flowlane serve tcp-discard'"),
+    ] {
+        let output = load(&format!("{target} -c 4 -q --timeout 200ms {run}"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{run}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{run}: {stderr}");
+        assert!(stderr.contains(words), "{run}: {stderr}");
+    }
+}
+
 /// Far more is due than can be sent: the run ends when it should, and has counted everything that was due. One by one the counting
 /// would take hours.
 #[test]

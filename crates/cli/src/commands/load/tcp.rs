@@ -178,7 +178,7 @@ impl Tcp {
             home_ports: self.home.counted(&counted, host),
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
-            failure: self.failure(&outcome.counts),
+            failure: self.failure(&outcome.counts, outcome.interrupted),
             ..about
         }))
     }
@@ -190,15 +190,40 @@ impl Tcp {
     }
 
     /// Reasons for which a run fails without any `--fail`.
-    fn failure(&self, counts: &TcpCounts) -> Option<String> {
+    fn failure(&self, counts: &TcpCounts, interrupted: bool) -> Option<String> {
         if counts.corrupt > 0 {
             return Some(format!("received bytes differ from those sent on {} connections", counts.corrupt));
         }
-        if counts.begun == 0 || counts.connected + counts.answers > 0 {
+        if counts.begun == 0 {
             return None;
+        }
+        if counts.connected + counts.answers > 0 {
+            // Who ends a run early may do so before the first answer.
+            return if interrupted { None } else { self.nothing_done(counts) };
         }
         let why = if counts.refused > 0 { "refuses: is a service on this port?" } else { "does not answer" };
         Some(format!("{} {why} ({} connections tried)", self.target, show_count(counts.begun)))
+    }
+
+    /// Whether connections that were made did nothing of what they are for.
+    fn nothing_done(&self, counts: &TcpCounts) -> Option<String> {
+        let (failed, begun) = (counts.failed(), counts.begun);
+        let (asked, service) = match self.mode.mode() {
+            Mode::Echo | Mode::Connect | Mode::Hold => (counts.messages + failed > 0, "tcp-echo"),
+            Mode::Read => (true, "tcp-source"),
+            Mode::Write if failed < begun => return None,
+            Mode::Write => (true, "tcp-discard"),
+            Mode::Syn | Mode::HalfOpen => return None,
+        };
+        if !asked || counts.bytes_read > 0 {
+            return None;
+        }
+        let what = if service == "tcp-discard" { "takes" } else { "sends" };
+        let (failed, begun) = (show_count(failed), show_count(begun));
+        Some(format!(
+            "{} {what} nothing: does 'flowlane serve {service}' have this port? ({failed} of {begun} connections failed)",
+            self.target
+        ))
     }
 
     fn about(&self, config: &TcpLoadConfig) -> About {
