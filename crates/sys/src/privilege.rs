@@ -46,14 +46,19 @@ pub const CAP_SYS_ADMIN: u32 = 21;
 /// Number of `CAP_BPF`.
 pub const CAP_BPF: u32 = 39;
 
-/// Capabilities in effect for this thread, one bit each.
-#[must_use]
-pub fn effective() -> u64 {
+/// The capabilities of this thread, in halves.
+fn sets() -> io::Result<[Sets; 2]> {
     let header = Header { version: VERSION_3, pid: 0 };
     let mut sets = [Sets::default(); 2];
     // SAFETY: version 3 writes two sets; pid 0 is this thread.
     let result = unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.as_mut_ptr()) };
-    if result == 0 { u64::from(sets[1].effective) << 32 | u64::from(sets[0].effective) } else { 0 }
+    if result == 0 { Ok(sets) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Capabilities in effect for this thread, one bit each.
+#[must_use]
+pub fn effective() -> u64 {
+    sets().map_or(0, |[low, high]| u64::from(high.effective) << 32 | u64::from(low.effective))
 }
 
 /// Whether this thread has capability number `capability` in effect.
@@ -117,9 +122,72 @@ pub fn drop_all_but_these(kept: u64) -> io::Result<Report> {
     Ok(Report { before, after: effective(), no_new_privileges })
 }
 
+/// Has the programs that this thread executes keep a capability which it has, though neither their user nor their file gives it to them
+/// (capabilities(7), "ambient"). To be called after the others are dropped, which ends it. Without the capability it does nothing.
+///
+/// # Errors
+/// `EPERM` where securebits forbid it.
+pub fn pass_on(capability: u32) -> io::Result<()> {
+    if !has(capability) {
+        return Ok(());
+    }
+    let header = Header { version: VERSION_3, pid: 0 };
+    let mut sets = sets()?;
+    sets[(capability / 32) as usize].inheritable |= 1 << (capability % 32);
+    // SAFETY: capset reads the header and two sets, and prctl takes numbers.
+    let done = unsafe {
+        libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) == 0
+            && libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, capability, 0, 0) == 0
+    };
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    /// In a process whose user is nobody, with one ambient capability: what it executes has that one only if it is passed on.
+    #[test]
+    fn a_program_has_what_is_passed_on() {
+        const INSIDE: &str = "FLOWLANE_TEST_PASS_ON";
+        if std::env::var_os(INSIDE).is_some() {
+            let has_it = || {
+                let status = Command::new("cat").arg("/proc/self/status").output().unwrap().stdout;
+                let status = String::from_utf8(status).unwrap();
+                let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+                u64::from_str_radix(mask.trim(), 16).unwrap() == 1 << CAP_NET_ADMIN
+            };
+            assert!(has_it(), "by setpriv");
+            drop_all_but(CAP_NET_ADMIN).unwrap();
+            assert!(!has_it(), "dropped for programs");
+            pass_on(CAP_NET_ADMIN).unwrap();
+            assert!(has_it(), "passed on");
+            pass_on(CAP_NET_RAW).unwrap();
+            return;
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all,+net_admin"]);
+        command.args(["--ambient-caps=-all,+net_admin", "--bounding-set=-all,+net_admin"]);
+        command.arg(std::env::current_exe().unwrap()).env(INSIDE, "1");
+        let tried = command.args(["--exact", "privilege::tests::a_program_has_what_is_passed_on"]).output();
+        match tried {
+            Ok(output) if output.status.success() => {}
+            // As a test that fails ends.
+            Ok(output) if output.status.code() == Some(101) => {
+                panic!("{}", String::from_utf8_lossy(&output.stdout))
+            }
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr);
+                crate::skipped(&format!(
+                    "skipped, because nobody cannot run this with CAP_NET_ADMIN: {}",
+                    why.trim()
+                ));
+            }
+            Err(e) => crate::skipped(&format!("skipped, because there is no setpriv: {e}")),
+        }
+    }
 
     #[test]
     fn one_is_left_if_it_was_there() {

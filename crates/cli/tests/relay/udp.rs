@@ -167,16 +167,21 @@ fn flows_that_are_quiet_end() {
     let clients: Vec<_> = (0..50).map(|_| client(&relay, LOCAL)).collect();
     clients.iter().for_each(|c| assert_eq!(ask(c, b"x"), b"ax"));
     let live = client(&relay, LOCAL);
-    // What passes keeps a flow.
+    // What passes keeps a flow, unless this thread had to wait for a processor for longer than that.
+    let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
     wait("sockets are closed", || {
         assert_eq!(ask(&live, b"z"), b"az");
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
         sockets(&relay) <= before + 1
     });
     clients.iter().for_each(|c| assert_eq!(ask(c, b"y"), b"ay"));
     wait("all sockets are closed", || sockets(&relay) == before);
     let summary = relay.stop();
     let of = &summary["targets"][0];
-    assert_eq!((&of["idle-ended"], &of["connections"]), (&101.into(), &101.into()), "{summary}");
+    assert_eq!(of["idle-ended"], of["connections"], "{summary}");
+    let kept = longest < Duration::from_millis(400);
+    assert!(of["connections"] == 101 || !kept, "{summary}, and at most {longest:?} between two datagrams");
     assert_eq!(summary["stopped"], 0, "{summary}");
     target.stop();
 }

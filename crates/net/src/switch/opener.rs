@@ -79,6 +79,8 @@ fn work(
     if privilege::drop_all_but_these(kept.iter().map(|n| 1u64 << n).sum()).is_err() {
         return;
     }
+    // For the second process that watches over a card. Root's programs have it anyway.
+    let _ = privilege::pass_on(privilege::CAP_NET_ADMIN);
     while let Ok(task) = requests.recv() {
         match task {
             Task::Open(link, waiting, answer) => {
