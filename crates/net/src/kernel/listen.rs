@@ -292,7 +292,7 @@ impl KernelLane {
     /// A descriptor is free again: listeners that found none try again.
     #[cold]
     pub(super) fn fed(&mut self) {
-        self.starved = false;
+        (self.starved, self.again) = (false, None);
         self.ports.reserve.fill(self.epoll.as_fd());
         for socket in self.sockets.iter_mut().filter(|s| s.flags.has(Flags::LISTENER)) {
             socket.flags.set(Flags::READABLE);
@@ -310,20 +310,17 @@ impl KernelLane {
         waits
     }
 
-    /// Has listeners that found no descriptor try again, once it is time.
+    /// Has listeners that found no descriptor try again, once it is [time](KernelLane::tries_again_at).
     pub(crate) fn try_again(&mut self, now: Time) {
-        if self.starved && now >= self.again {
+        if self.again.is_some_and(|at| now >= at) {
             self.fed();
         }
     }
 
-    /// When somebody has to be woken to [try again](KernelLane::try_again): said once for each time.
+    /// When somebody has to be woken to [try again](KernelLane::try_again): said once, after a listener found no descriptor.
     pub(crate) fn tries_again_at(&mut self, now: Time) -> Option<Time> {
-        let new = self.starved && now >= self.again;
-        new.then(|| {
-            self.again = now + AGAIN;
-            self.again
-        })
+        let first = self.starved && self.again.is_none();
+        first.then(|| *self.again.insert(now + AGAIN))
     }
 
     /// Wakes `waker` when a connection waits to be accepted.

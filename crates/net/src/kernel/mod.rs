@@ -88,8 +88,8 @@ pub(crate) struct KernelLane {
     reserves: bool,
     /// Not even the reserve was there: connections may wait until a descriptor is free.
     starved: bool,
-    /// When that is tried again, if nothing is an occasion before.
-    again: Time,
+    /// When that is tried again, if nothing is an occasion before; somebody is woken then.
+    again: Option<Time>,
     /// Empty, for whoever relays between two connections.
     pipes: Vec<Pipe>,
     pub(crate) stats: KernelStats,
@@ -113,7 +113,7 @@ impl KernelLane {
             ports,
             reserves: false,
             starved: false,
-            again: Time::ZERO,
+            again: None,
             pipes: Vec::new(),
             stats: KernelStats::default(),
         }
