@@ -266,8 +266,12 @@ fn a_mirror_sees_frames_as_they_came_once_and_is_no_way_in() {
     let bytes = frame(ALL, mac(1), &[], 46);
     let tagged = frame(ALL, mac(1), &[(C, 10)], 46);
     assert_eq!(b.send(0, &bytes), [(1, bytes.clone()), (2, tagged.clone()), (3, bytes.clone())]);
-    assert_eq!(b.send(2, &tagged), [(0, bytes.clone()), (1, bytes), (3, tagged)]);
-    assert_eq!(b.switch.counters(port(3)).mirrored, 2);
+    assert_eq!(b.send(2, &tagged), [(0, bytes.clone()), (1, bytes.clone()), (3, tagged.clone())]);
+    // A link that has the tag beside the data, as cards do.
+    let mut beside = b.frame(&bytes);
+    beside.meta_mut().vlan = Some(10);
+    assert_eq!(b.forward(2, beside), [(0, bytes.clone()), (1, bytes), (3, tagged)]);
+    assert_eq!(b.switch.counters(port(3)).mirrored, 3);
     assert!(b.send(3, &frame(ALL, mac(7), &[], 46)).is_empty());
     assert_eq!((b.switch.counters(port(3)).dropped(Drop::Monitor), b.switch.known(Some(port(3)))), (1, 0));
     b.change("mirror from 1 to 3 port 0 -ingress vlangroup 20 members 0,2 port 0 pvid 20 port 2 pvid 20");

@@ -130,7 +130,9 @@ impl Switch {
         if !watched || !self.up.has(mirror.to) {
             return;
         }
-        let Some(copy) = egress::copy(frame) else { return self.drop(mirror.to, Drop::NoFrame) };
+        let Some(mut copy) = egress::copy(frame) else { return self.drop(mirror.to, Drop::NoFrame) };
+        // A copy has room for it.
+        ingress::settle(&mut copy);
         let counters = &mut self.ports[mirror.to.index()].counters;
         let len = copy.chain_len() as u64;
         if look.payload > self.rules.ports[mirror.to.index()].mtu {
