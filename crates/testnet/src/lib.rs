@@ -28,7 +28,7 @@ mod tagged;
 
 pub use card::{Card, CardConfig, Hook, MICROSOFT_KEY};
 pub use namespace::Namespace;
-pub use program::{Ended, PATIENCE, Program, free_port};
+pub use program::{Ended, PATIENCE, Program, eventually, free_port};
 pub use scratch::Scratch;
 pub use tagged::Tagged;
 

@@ -1,4 +1,4 @@
-//! Programs that a test starts: what they say, line by line, and their end.
+//! Programs that a test starts: what they say, line by line, and their end; and waiting for what no program says.
 //!
 //! Whatever is waited for has a deadline, [`PATIENCE`]; a test that waits in vain fails with what it waited for and with all that the
 //! program has said. Two threads read what the program writes, so that no pipe fills while a test looks elsewhere. A program that is still
@@ -15,6 +15,19 @@ use std::time::{Duration, Instant};
 
 /// For so long a test waits for one event before it fails. Generous: the machine may have much else to do.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for what other processes or threads do, and nothing tells of.
+///
+/// # Panics
+/// If `holds` does not within [`PATIENCE`]; `what` says what was waited for.
+#[track_caller]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
 
 /// A port that neither TCP nor UDP has at this moment on the loopback.
 ///

@@ -67,32 +67,34 @@ impl Compare {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut turns = Turns::new(self.judging.wish(), self.smallest, self.pairs as usize);
         let mut less_is_better = self.less_is_better;
-        let mut figure = |command: &str, side: char| {
-            let (figure, metric) = self.figure(command).with_context(|| format!("--{side}"))?;
+        let interrupt = Interrupt::listen()?;
+        // `None`: the run was cut short by ^C, or failed of it.
+        let mut figure = |side: char| {
+            let run = self.figure(if side == 'a' { &self.a } else { &self.b });
+            if interrupt.came() {
+                return Ok(None);
+            }
+            let (figure, metric) = run.with_context(|| format!("--{side}"))?;
             less_is_better |= metric.is_some_and(|m| !m.more_is_better());
-            Ok::<f64, anyhow::Error>(figure)
+            Ok::<_, anyhow::Error>(Some(figure))
         };
         let mut pairs = 0u32;
-        let interrupt = Interrupt::listen()?;
         let judged = loop {
-            let first_a = pairs.is_multiple_of(2);
-            let mut run = |a: bool| if a { figure(&self.a, 'a') } else { figure(&self.b, 'b') };
-            let first = run(first_a);
-            // A run that was interrupted is cut short, or failed.
-            let second = if interrupt.came() || first.is_err() { Ok(f64::NAN) } else { run(!first_a) };
-            if interrupt.came() {
-                if let Some(judged) = turns.interrupted() {
-                    self.print(&judged, false)?;
-                }
-                bail!("interrupted after {pairs} pairs");
-            }
-            let (first, second) = (first?, second?);
-            let (a, b) = if first_a { (first, second) } else { (second, first) };
+            let [first, second] = if pairs.is_multiple_of(2) { ['a', 'b'] } else { ['b', 'a'] };
+            let Some(one) = figure(first)? else { break None };
+            let Some(other) = figure(second)? else { break None };
+            let (a, b) = if first == 'a' { (one, other) } else { (other, one) };
             pairs += 1;
             say!("pair {pairs}: A {a}, B {b}, B / A {:.3}", b / a);
             if let Some(judged) = turns.pair(a, b) {
-                break judged;
+                break Some(judged);
             }
+        };
+        let Some(judged) = judged else {
+            if let Some(judged) = turns.interrupted() {
+                self.print(&judged, false)?;
+            }
+            bail!("interrupted after {pairs} pairs");
         };
         let worse = match judged.verdict {
             Verdict::BIsMore => less_is_better,

@@ -1,6 +1,7 @@
 //! `serve relay --udp`: flows, the source of answers, limits, targets that refuse.
 
 use super::*;
+use flowlane_testnet::eventually;
 use rustix::event::PollFlags;
 use std::collections::HashSet;
 use std::net::UdpSocket;
@@ -93,14 +94,6 @@ fn sockets(relay: &Relay) -> usize {
     .count()
 }
 
-fn wait(what: &str, mut done: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::yield_now();
-    }
-}
-
 /// Every flow has one socket and one target, every byte comes back, and from the address that was asked.
 #[test]
 fn many_flows_through_two_targets_and_back() {
@@ -169,14 +162,14 @@ fn flows_that_are_quiet_end() {
     let live = client(&relay, LOCAL);
     // What passes keeps a flow, unless this thread had to wait for a processor for longer than that.
     let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
-    wait("sockets are closed", || {
+    eventually("sockets are closed", || {
         assert_eq!(ask(&live, b"z"), b"az");
         longest = longest.max(last.elapsed());
         last = Instant::now();
         sockets(&relay) <= before + 1
     });
     clients.iter().for_each(|c| assert_eq!(ask(c, b"y"), b"ay"));
-    wait("all sockets are closed", || sockets(&relay) == before);
+    eventually("all sockets are closed", || sockets(&relay) == before);
     let summary = relay.stop();
     let of = &summary["targets"][0];
     assert_eq!(of["idle-ended"], of["connections"], "{summary}");
@@ -238,7 +231,7 @@ fn flows_go_to_another_target_if_one_refuses() {
         let clients: Vec<_> = (0..20).map(|_| client(&relay, LOCAL)).collect();
         clients.iter().for_each(|c| assert_eq!(ask(c, b"x"), b"ax"));
         let back = Echo::new(gone, b'b');
-        wait("new flows come to it", || ask(&client(&relay, LOCAL), b"y") == b"by");
+        eventually("new flows come to it", || ask(&client(&relay, LOCAL), b"y") == b"by");
         let summary = relay.stop();
         let of = &summary["targets"][0];
         assert!(of["refused"].as_u64() >= Some(1) && of["target-resets"].as_u64() >= Some(1), "{summary}");

@@ -1,12 +1,11 @@
 //! Ports that come and go while the switch runs, as people ask for them.
 
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
-use flowlane_testnet::Namespace;
+use flowlane_testnet::{Namespace, eventually};
 use rustix::process::Signal;
 
-use crate::{PATIENCE, Place, Running};
+use crate::{Place, Running};
 
 /// A host plugs into a port that was added, is stopped, and is killed: others go on meanwhile. A port that is removed unplugs its host.
 #[test]
@@ -65,16 +64,6 @@ fn ports_come_and_go_and_a_host_that_is_stopped_costs_others_nothing() {
     assert_eq!(names, ["\"cpu\"", "\"x\"", "\"c\""]);
     switch.signal(Signal::INT);
     assert_eq!(switch.end().0, Some(0));
-}
-
-/// Waits for what other processes do.
-#[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::yield_now();
-    }
 }
 
 /// Hosts of the switch itself come and go, and `stat` finds the oldest that is there. One that cannot be started leaves no port.

@@ -13,7 +13,7 @@ use flowlane::link::LinkSpec;
 use flowlane::switch::core::config::{Config, PortConfig};
 use flowlane::switch::{self, Around, Handle, Options, PlugListener, PortLink, Switch};
 use flowlane::{Host, Interface, Key, Rss, Runtime};
-use flowlane_testnet::{Namespace, requires, skipped};
+use flowlane_testnet::{Namespace, eventually, requires, skipped};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -123,15 +123,6 @@ fn streams(from: &Namespace, to: &Namespace, address: &str) {
 
 fn known(handle: &Handle, port: usize) -> usize {
     handle.view().unwrap().ports[port].addresses
-}
-
-#[track_caller]
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
