@@ -129,8 +129,7 @@ fn ping(peer: &Peer, to: &str) {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
         if complaint.contains("No such file") {
-            println!("skipped in part, because there is no ping");
-            return;
+            return flowlane_testnet::skipped("skipped, because there is no ping (its part only)");
         }
         let answered = ["2 received", "3 received"].iter().any(|enough| said.contains(enough));
         assert!(answered, "{size} to {to}: {said}{complaint}");

@@ -16,7 +16,7 @@ fn signals_end_it_with_a_summary_and_kill_leaves_nothing() {
     }
     for signal in [Signal::INT, Signal::TERM] {
         let mut pair = Pair::up("s", "");
-        assert!(pings(&pair.spaces[0], 0, "-W 10"));
+        assert!(answers(&pair.spaces[0], 0, 56, PATIENCE));
         pair.signal(signal);
         let (code, printed) = pair.end();
         assert_eq!(code, Some(0), "{printed}");
@@ -85,5 +85,5 @@ fn a_second_of_the_same_name_is_refused_and_the_first_goes_on() {
     let said = refused(&format!("epair up y b --netns-a {a} --netns-b {b}"));
     assert!(said.contains("'b' is taken"), "{said}");
     assert_eq!(state(&pair.spaces[0], "y"), "gone");
-    assert!(pings(&pair.spaces[0], 0, "-W 10"));
+    assert!(answers(&pair.spaces[0], 0, 56, PATIENCE));
 }

@@ -6,11 +6,11 @@ use flowlane_sys::netdev::watch::LinkWatch;
 pub(crate) use flowlane_testnet::PATIENCE;
 use flowlane_testnet::{Ended, Namespace, Program};
 use rustix::process::Signal;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Addresses of A and B, of either family.
 pub(crate) const ADDRESSES: [[&str; 2]; 2] = [["10.11.7.1", "10.11.7.2"], ["fd00:11:7::1", "fd00:11:7::2"]];
@@ -176,12 +176,21 @@ pub(crate) fn until(space: &Namespace, interface: &str, wanted: &str, when: &str
     }
 }
 
-/// Whether B answers A's ping, of this family.
-pub(crate) fn pings(from: &Namespace, family: usize, more: &str) -> bool {
-    let mut ping = Command::new("ip");
-    ping.args(["netns", "exec", from.name(), "ping", "-c", "1"]).args(more.split_whitespace());
-    let done = ping.arg(ADDRESSES[family][1]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    done.unwrap().success()
+/// Whether B answers A before patience ends: a datagram for a port that nobody has is refused by the host that it reaches. A refusal that
+/// the kernel's limit of one a second holds back is asked for again. `bytes`: of the datagram, without headers.
+pub(crate) fn answers(from: &Namespace, family: usize, bytes: usize, patience: Duration) -> bool {
+    const NOBODY: u16 = 1;
+    let asking = socket(from, ADDRESSES[family][0], 0);
+    asking.connect((ADDRESSES[family][1], NOBODY)).unwrap();
+    asking.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline {
+        let _ = asking.send(&vec![0; bytes]);
+        if asking.recv(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The byte of a stream at this place.

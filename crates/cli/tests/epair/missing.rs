@@ -10,7 +10,7 @@ const EACH: u16 = 30;
 fn flows([a, b, _]: &[Namespace; 3], base: u16) {
     let [from, to] = ADDRESSES[0];
     let sink = socket(b, to, base);
-    assert!(pings(a, 0, "-W 10"), "so that the neighbour is known");
+    assert!(answers(a, 0, 56, PATIENCE), "so that the neighbour is known");
     let sockets: Vec<_> = (1..=16).map(|flow| socket(a, from, base + flow)).collect();
     for n in 0..EACH {
         for socket in &sockets {
@@ -50,10 +50,10 @@ fn a_namespace_that_loses_its_name_lives_as_long_as_the_pair() {
         return;
     }
     let mut pair = Pair::up("nsgone", "");
-    assert!(pings(&pair.spaces[0], 0, "-W 10"));
+    assert!(answers(&pair.spaces[0], 0, 56, PATIENCE));
     let removed = Command::new("ip").args(["netns", "del", pair.spaces[1].name()]).status().unwrap();
     assert!(removed.success());
-    assert!(pings(&pair.spaces[0], 0, "-W 10"), "whoever is in there answers");
+    assert!(answers(&pair.spaces[0], 0, 56, PATIENCE), "whoever is in there answers");
     assert_eq!(pair.ask("down"), "epair a and b is removed\n");
     assert_eq!(pair.end().0, Some(0));
     until(&pair.spaces[0], "a", "gone", "after down");

@@ -64,7 +64,7 @@ fn flows_keep_their_queue_and_order() {
             let [from, to] = ADDRESSES[family];
             let sockets: Vec<_> = (0..FLOWS).map(|flow| socket(a, from, 7000 + flow)).collect();
             let sink = socket(b, to, 9);
-            assert!(pings(a, family, "-W 10"), "so that the neighbour is known");
+            assert!(answers(a, family, 56, PATIENCE), "so that the neighbour is known");
             for number in 0..EACH {
                 for socket in &sockets {
                     socket.send_to(&number.to_be_bytes(), (to, 9)).unwrap();

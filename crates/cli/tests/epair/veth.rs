@@ -2,6 +2,7 @@
 
 use crate::kit::*;
 use flowlane_testnet::{Namespace, ip};
+use std::time::Duration;
 
 /// One step: what somebody does, and how both ends are afterwards.
 struct Step {
@@ -30,17 +31,17 @@ const TABLE: [Step; 11] = [
     step("B comes up there", (2, "link set dev other up"), "up", "up"),
 ];
 
-/// Goes through the table, and has the ends ping one another wherever both are up.
+/// Goes through the table, and has one end answer the other wherever both are up.
 fn through(kind: &str, spaces: &[Namespace; 3]) {
     until(&spaces[0], "a", "up", kind);
     until(&spaces[1], "b", "up", kind);
-    assert!(pings(&spaces[0], 0, "-W 10") && pings(&spaces[0], 1, "-W 10"), "{kind}: at the start");
+    assert!(answers(&spaces[0], 0, 56, PATIENCE) && answers(&spaces[0], 1, 56, PATIENCE), "{kind}: at the start");
     // Each end has an MTU of its own, and what is too long for the far one is dropped.
     spaces[0].ip("link set dev a mtu 2000").unwrap();
-    assert!(!pings(&spaces[0], 0, "-W 1 -M do -s 1700"), "{kind}: it is too long for B");
-    assert!(pings(&spaces[0], 0, "-W 10 -M do -s 1472"), "{kind}: as long as B takes");
+    assert!(!answers(&spaces[0], 0, 1700, Duration::from_secs(1)), "{kind}: it is too long for B");
+    assert!(answers(&spaces[0], 0, 1472, PATIENCE), "{kind}: as long as B takes");
     spaces[1].ip("link set dev b mtu 2000").unwrap();
-    assert!(pings(&spaces[0], 0, "-W 10 -M do -s 1700"), "{kind}: B takes it now");
+    assert!(answers(&spaces[0], 0, 1700, PATIENCE), "{kind}: B takes it now");
     let (mut place, mut name) = (1, "b");
     for Step { what, done: (space, words), a, b } in &TABLE {
         let when = format!("{kind}: {what}");
@@ -55,7 +56,7 @@ fn through(kind: &str, spaces: &[Namespace; 3]) {
         if (*a, *b) == ("up", "up") {
             addresses(&spaces[0], "a", 0);
             addresses(&spaces[place], name, 1);
-            assert!(pings(&spaces[0], 0, "-W 10") && pings(&spaces[0], 1, "-W 10"), "{when}");
+            assert!(answers(&spaces[0], 0, 56, PATIENCE) && answers(&spaces[0], 1, 56, PATIENCE), "{when}");
         }
     }
     spaces[2].ip("link del other").unwrap();

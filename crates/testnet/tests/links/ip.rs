@@ -127,9 +127,13 @@ fn behind_a_bridge_that_snoops() {
         missing.retain(|group| !snooped.contains(group));
     }
     let scoped = |a: &str| format!("{a}%far0");
-    assert!(lan.ping(OURS, OURS), "our address");
-    assert!(lan.ping(&scoped(&own), &own), "our link-local address");
-    assert!(lan.ping(&scoped("ff02::1"), &own), "all nodes");
+    if Command::new("ping").arg("-V").output().is_ok() {
+        assert!(lan.ping(OURS, OURS), "our address");
+        assert!(lan.ping(&scoped(&own), &own), "our link-local address");
+        assert!(lan.ping(&scoped("ff02::1"), &own), "all nodes");
+    } else {
+        flowlane_testnet::skipped("skipped, because there is no ping (its part only)");
+    }
     // A report is sent again, in case that the first is lost (RFC 3810 section 9.14.1).
     let deadline = Instant::now() + PATIENCE;
     loop {
