@@ -3,7 +3,7 @@
 //! The prefix length tells which hosts are on the same network. Without it the network would be the address alone, and no host on the
 //! link could be answered, so a link of ours requires it. Kernel sockets use the kernel's routes and need none.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use flowlane::Prefix;
@@ -55,6 +55,19 @@ pub(crate) fn on_link(addresses: &[Address]) -> anyhow::Result<Vec<Prefix>> {
 /// Parses an argument that only links of ours have: an address with its prefix length.
 pub(crate) fn with_network(text: &str) -> Result<Prefix, String> {
     text.parse::<Address>().map_err(|e| e.to_string())?.with_network()
+}
+
+/// Refuses an address that kernel sockets cannot have here.
+///
+/// # Errors
+/// A link-local address of IPv6: it means nothing without the interface that it is on, and none can be named.
+pub(crate) fn for_kernel(address: IpAddr) -> anyhow::Result<()> {
+    match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => anyhow::bail!(
+            "{v6} is link-local, and kernel sockets cannot be told of which interface: give another address of that host, or a --link of ours"
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Where to listen for those who watch: an address with its port, or a port of the loopback address.

@@ -26,6 +26,7 @@ mod asking;
 
 use self::asking::NoAnswer;
 use crate::say::say;
+use crate::stdout;
 use crate::trace;
 use anyhow::Context;
 use flowlane::card::{self, Access, CardRss, Control, Held, Outcome, Owner, Place, Why};
@@ -224,7 +225,7 @@ impl RestoreCard {
             // If this process is killed, the file tells that the card has forgotten its settings. If the file cannot be written, the run goes on.
             let _ = card.held();
         }
-        writeln!(std::io::stdout(), "ready")?;
+        writeln!(stdout::lock(), "ready")?;
         let ended = serve(&mut card)?;
         if !ended {
             // The first process was killed. The kernel removes its XDP program when it closes its files, usually at once.
@@ -256,7 +257,7 @@ fn serve(card: &mut Changing<'_>) -> anyhow::Result<bool> {
             Ok(()) => "ok".to_owned(),
             Err(why) => format!("error {}", why.replace('\n', " ")),
         };
-        writeln!(std::io::stdout(), "{number} {answer}")?;
+        writeln!(stdout::lock(), "{number} {answer}")?;
     }
     Ok(false)
 }

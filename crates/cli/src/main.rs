@@ -29,6 +29,7 @@ mod progress;
 mod reassembly;
 mod rule_file;
 mod say;
+mod stdout;
 mod steering;
 mod terminal;
 mod trace;

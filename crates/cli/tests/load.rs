@@ -71,6 +71,7 @@ fn bad_arguments_get_one_line_and_2() {
         (&["10.11.2.1:7", "--flows", "1M"], "--flows"),
         (&["10.11.2.1:7", "--reassembly", "bytes=1000"], "--reassembly"),
         (&["10.11.2.1:7", "--clients", "fd00::/64"], "family"),
+        (&["[fe80::1]:7"], "is link-local"),
         (&["no-such-host.invalid:7"], "resolved"),
         (&["10.11.2.1:70000"], "ADDRESS:PORT"),
         (&["10.11.2.1:7", "--ramp", "1s", "--window", "4"], "--ramp"),

@@ -181,6 +181,8 @@ fn a_run_that_is_looked_at() {
     let kernel = ["http://127.0.0.1:9/", "--capture", &capture];
     refused(&kernel, "the kernel's");
     refused(&["http://10.0.0.1/", "--link", "pair", "--top-flows"], "needs --control");
+    refused(&["http://127.0.0.1/", "--link", "pair"], "loopback");
+    refused(&["http://[fe80::1]/"], "is link-local");
     refused(&["http://10.0.0.1/", "--link", "pair", "--capture", "/nowhere/a"], "/nowhere/a");
     assert!(!file.exists());
     let mut child =

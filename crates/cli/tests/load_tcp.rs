@@ -196,6 +196,28 @@ fn a_target_that_only_accepts_fails_the_run() {
     }
 }
 
+/// One connection of four is served. A condition about errors may say that this is enough.
+#[test]
+fn a_run_of_which_most_connections_fail_is_a_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    // It ends with the process.
+    std::thread::spawn(move || {
+        for (n, stream) in listener.incoming().enumerate() {
+            let stream = stream.unwrap();
+            if n % 4 == 0 {
+                std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+            }
+        }
+    });
+    for (condition, code) in [("", 1), (" --fail errors>99%", 0)] {
+        let output = load(&format!("{target} --mode echo -c 4 -d 200ms -q{condition}"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{condition}: {stderr}");
+        assert_eq!(stderr.contains("3 of 4 connections failed"), code == 1, "{condition}: {stderr}");
+    }
+}
+
 /// Far more is due than can be sent: the run ends when it should, and has counted everything that was due. One by one the counting
 /// would take hours.
 #[test]

@@ -82,6 +82,8 @@ fn every_file_is_written_and_says_the_same() {
 fn a_file_that_cannot_be_written_takes_no_other_with_it() {
     let (dir, url) = (Scratch::new("outputs-disk"), server());
     let [page, csv] = ["run.html", "run.csv"].map(|n| dir.path(n));
+    std::fs::write(&page, "an older page").unwrap();
+    std::fs::write(&csv, vec![b'#'; 3000]).unwrap();
     // A file may have 512 or 1024 bytes, as the shell counts; more is an error, not a signal.
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_flowlane")]);
@@ -109,9 +111,21 @@ fn a_file_that_cannot_be_written_takes_no_other_with_it() {
         "{stderr}"
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("answered"), "the report is printed");
-    assert_eq!(std::fs::metadata(&page).unwrap().len(), 0, "half a page");
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), "an older page", "it stays, since there is no other");
     let lines = std::fs::read_to_string(&csv).unwrap();
     assert!(lines.starts_with("pool,at_s,") && lines.contains("\ntotal,"), "{lines}");
+    assert!(!lines.contains('#'), "what was longer before is cut: {lines}");
+}
+
+/// Standard output is named where it is what cannot be written.
+#[test]
+fn a_full_standard_output_is_named() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    let output = command.args(["rss", "hash", "10.0.0.1:1", "10.0.0.2:2"]).stdout(full).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert_eq!(stderr, "flowlane: standard output: No space left on device (os error 28)\n");
 }
 
 #[test]

@@ -162,6 +162,7 @@ fn bad_arguments() {
     }
     refused(&format!("serve tcp-echo {usual} --fast-open 0"));
     refused("serve udp-echo");
+    assert!(refused("serve udp-echo --link kernel --addr fe80::1 --port 0").contains("is link-local"));
     refused("serve udp-echo --link wifi:x --addr 10.11.2.1/24");
     refused("serve udp-echo --link af-xdp: --addr 10.11.2.1/24");
     refused("serve udp-echo --link pcap:/nowhere/in.pcap --addr 10.11.2.1/24 --no-pin");

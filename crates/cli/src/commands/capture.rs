@@ -3,11 +3,12 @@
 use super::instance;
 use crate::interrupt::Interrupt;
 use crate::say::say;
+use crate::stdout;
 use crate::units;
 use anyhow::{Context, bail};
 use flowlane::capture::FlowFilter;
 use flowlane::control::{self, CaptureRequest, CaptureStart, CaptureView};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ impl Capture {
                 view.frames
             )));
         }
-        writeln!(io::stdout(), "{}", in_words(&view))?;
+        writeln!(stdout::lock(), "{}", in_words(&view))?;
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ use super::judging::{Judging, LARGEST, metric, neglect};
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
 use crate::say::say;
+use crate::stdout;
 
 /// Run two commands in turns, as often as it takes, and say whether their figures differ.
 ///
@@ -135,7 +136,7 @@ impl Compare {
     }
 
     fn print(&self, judged: &Judged, worse: bool) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         let Judging { confidence, neglect, json, .. } = self.judging;
         if json {
             let smallest = self.smallest;

@@ -3,6 +3,7 @@
 //! The instance keeps them in tables of fixed size, so counts may be too high; how much at most is printed with them.
 
 use super::instance;
+use crate::stdout;
 use crate::units;
 use anyhow::{bail, ensure};
 use clap::{Subcommand, ValueEnum};
@@ -89,7 +90,7 @@ fn watch(control: Option<PathBuf>, watch: bool, flows: Option<usize>) -> anyhow:
     let path = control.map_or_else(instance::only, Ok)?;
     let _: FlowsView = control::post(&path, "/v1/flows", &WatchRequest { watch, flows })?;
     let what = if watch { "are watched from now on" } else { "are not watched any more" };
-    writeln!(io::stdout(), "flows {what}")?;
+    writeln!(stdout::lock(), "flows {what}")?;
     Ok(())
 }
 
@@ -109,7 +110,7 @@ impl Show {
                 "the instance does not watch flows: say 'flowlane flows on', or start it with --top-flows"
             );
             self.order(&mut view);
-            let mut out = io::stdout().lock();
+            let mut out = stdout::lock();
             if self.json {
                 writeln!(out, "{}", serde_json::to_string(&view)?)?;
             } else {

@@ -11,6 +11,7 @@
 //! are not touched.
 
 use crate::exit::Missed;
+use crate::stdout;
 use anyhow::bail;
 use flowlane_rss::{Key, Rss, Worker};
 use flowlane_sys::bpf::steer::SteeringRules;
@@ -164,7 +165,7 @@ impl Named {
     fn explain(&self, queues: u32) -> io::Result<()> {
         let (name, near) = (&self.name, self.near());
         let (v4, v6) = (IpAddr::from(FAR_V4), IpAddr::from(FAR_V6));
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         let with = counted(queues as usize, "queue");
         writeln!(out, "lab '{name}' is up: {near} is a card with {with} and RSS (key 'microsoft', UDP with")?;
         writeln!(out, "ports); behind it, in namespace {name}, the kernel has {v4} and {v6}.\n")?;
@@ -186,7 +187,7 @@ impl Named {
     fn down(&self) -> anyhow::Result<()> {
         let before = self.state();
         self.remove()?;
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         match before {
             State::Absent => writeln!(out, "lab '{}' is not there", self.name)?,
             State::Half | State::Up { .. } => writeln!(out, "lab '{}' is removed", self.name)?,
@@ -207,7 +208,7 @@ impl Named {
     }
 
     fn status(&self) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         match self.state() {
             State::Up { queues } => {
                 let queues = counted(queues as usize, "queue");

@@ -2,6 +2,7 @@
 //! packets flow.
 
 use super::instance;
+use crate::stdout;
 use crate::units;
 use anyhow::bail;
 use clap::Subcommand;
@@ -83,7 +84,7 @@ impl Move {
         } else {
             format!("moved from worker {from} to worker {worker}")
         };
-        writeln!(io::stdout(), "{host}: the lane of bucket {bucket} {what}")?;
+        writeln!(stdout::lock(), "{host}: the lane of bucket {bucket} {what}")?;
         Ok(())
     }
 }
@@ -110,7 +111,7 @@ impl Show {
         std::thread::sleep(self.interval);
         let now: ReportView = control::get(&path, "/v1/report")?;
         let rows = rows(&before, &now);
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let rows: Vec<_> = rows
                 .iter()

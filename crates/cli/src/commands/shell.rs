@@ -1,6 +1,7 @@
 //! `flowlane completions` and `flowlane man`: completion scripts and manual pages, generated from the definition of the arguments.
 
-use std::io::{self, Write};
+use crate::stdout;
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -19,7 +20,7 @@ impl Completions {
         // Into memory first, since the generator panics if writing fails.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::command(), "flowlane", &mut script);
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         out.write_all(&script)?;
         Ok(out.flush()?)
     }

@@ -13,7 +13,7 @@ mod web;
 pub(crate) use watch::Watch;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -21,9 +21,12 @@ use anyhow::{Context, bail};
 use clap::Args;
 use flowlane_load::Threshold;
 use flowlane_load::report::{Run, files, html, text};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use crate::address;
 use crate::exit::Missed;
+use crate::stdout;
 
 /// Options of the report.
 #[derive(Debug, Args)]
@@ -111,7 +114,7 @@ impl Outputs {
     }
 
     fn print(&self, run: &Run) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             files::json(run, &mut out)?;
         } else {
@@ -121,30 +124,38 @@ impl Outputs {
     }
 }
 
-/// Writes what an option asks for to its file. A file that cannot hold all of it is left empty: half a report is none.
+/// Writes what an option asks for to its file. The file's room is allocated first, so that a full disk, or a limit on the size of files,
+/// leaves the old content as it is; a file that cannot hold all of the report for another reason is left empty: half a report is none.
 fn write_file(option: &str, path: &Path, run: &Run) -> io::Result<()> {
-    let file = open(path)?;
+    let report = render(option, run)?;
+    let mut file = open(path)?;
+    let old = file.metadata()?;
     // Devices and pipes have no length to set.
-    let has_length = file.metadata()?.is_file();
-    if has_length {
-        file.set_len(0)?;
+    if !old.is_file() {
+        return file.write_all(&report);
     }
-    let written = fill(option, run, &file);
-    if written.is_err() && has_length {
-        file.set_len(0)?;
+    match fallocate(&file, FallocateFlags::empty(), 0, report.len() as u64) {
+        // A file system without it finds out as it writes.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(e) => {
+            file.set_len(old.len())?;
+            return Err(e.into());
+        }
     }
+    let written = file.write_all(&report);
+    file.set_len(if written.is_ok() { report.len() as u64 } else { 0 })?;
     written
 }
 
-fn fill(option: &str, run: &Run, file: &File) -> io::Result<()> {
-    let mut out = BufWriter::new(file);
+fn render(option: &str, run: &Run) -> io::Result<Vec<u8>> {
+    let mut report = Vec::new();
     match option {
-        "--save" => files::json(run, &mut out)?,
-        "--html" => html::page(run, &mut out)?,
-        "--csv" => files::csv(run, &mut out)?,
-        _ => files::hdr_log(run, &mut out)?,
+        "--save" => files::json(run, &mut report)?,
+        "--html" => html::page(run, &mut report)?,
+        "--csv" => files::csv(run, &mut report)?,
+        _ => files::hdr_log(run, &mut report)?,
     }
-    out.flush()
+    Ok(report)
 }
 
 /// Opens a file for writing without truncating it: the old content stays until there is a report to replace it.

@@ -35,7 +35,10 @@ const TABLE: [Step; 11] = [
 fn through(kind: &str, spaces: &[Namespace; 3]) {
     until(&spaces[0], "a", "up", kind);
     until(&spaces[1], "b", "up", kind);
-    assert!(answers(&spaces[0], 0, 56, PATIENCE) && answers(&spaces[0], 1, 56, PATIENCE), "{kind}: at the start");
+    assert!(
+        answers(&spaces[0], 0, 56, PATIENCE) && answers(&spaces[0], 1, 56, PATIENCE),
+        "{kind}: at the start"
+    );
     // Each end has an MTU of its own, and what is too long for the far one is dropped.
     spaces[0].ip("link set dev a mtu 2000").unwrap();
     assert!(!answers(&spaces[0], 0, 1700, Duration::from_secs(1)), "{kind}: it is too long for B");

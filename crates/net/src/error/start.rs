@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use flowlane_stack::tunnel::TunnelError;
 use flowlane_sys::frame::MemoryError;
+use flowlane_sys::kernel::socket::errno;
 use flowlane_sys::words::counted;
 
-use super::{Failed, OpenError};
+use super::{Failed, OpenError, SocketError};
 use crate::capture::CaptureError;
 
 /// Why a runtime could not be started.
@@ -74,7 +75,7 @@ pub enum StartError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// A thread or descriptor could not be made.
-    #[error("starting a worker: {0}")]
+    #[error("starting a worker: {}", mended(.0))]
     Thread(#[source] io::Error),
     /// No randomness from the kernel.
     #[error("the kernel gives no randomness: {0}")]
@@ -98,4 +99,16 @@ pub enum StartError {
     /// Something else that the application does before the start failed.
     #[error("{0}")]
     Other(String),
+}
+
+/// What the kernel has no more of, and how it is mended.
+fn mended(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno::EMFILE) => SocketError::NoDescriptor.to_string(),
+        _ if error.kind() == io::ErrorKind::WouldBlock => {
+            "no thread may be made: raise the limit with 'ulimit -u', or that of the control group (pids.max)"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
 }

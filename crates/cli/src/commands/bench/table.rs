@@ -1,5 +1,6 @@
 //! Results of a benchmark: rounds, median and spread, ratios to a baseline; as a table or as JSON.
 
+use crate::stdout;
 use std::io::Write;
 
 use serde::Serialize;
@@ -87,7 +88,7 @@ impl Report {
 
     /// Prints to standard output.
     pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout::lock();
         if json {
             serde_json::to_writer_pretty(&mut out, self)?;
             writeln!(out)?;

@@ -4,6 +4,7 @@
 //! `recvmmsg`/`sendmmsg` echo over loopback, which pays for system calls and for half of the client's work as well. The comparison shows
 //! what a stack inside the application can save, not which UDP code is better.
 
+use crate::stdout;
 use std::io::Write;
 use std::net::UdpSocket as KernelSocket;
 use std::sync::Arc;
@@ -146,7 +147,7 @@ pub(super) fn exactly(options: &Options, packets: u64) -> anyhow::Result<()> {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(echo.runtime.stop());
-    Ok(writeln!(std::io::stdout(), "{packets}")?)
+    Ok(writeln!(stdout::lock(), "{packets}")?)
 }
 
 /// The kernel's echo: a server thread, and a client with a window of datagrams in flight.

@@ -24,6 +24,7 @@ use flowlane_rss::emulated::CardOptions;
 
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
+use crate::stdout;
 use crate::{progress, steering, units};
 
 /// The server's port (echo, RFC 862).
@@ -103,7 +104,7 @@ impl Demo {
         let report = runtime.stop();
 
         let report = report::Report::new(&plan, &outcome, &report, (server, client), self);
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             serde_json::to_writer_pretty(&mut out, &report)?;
             writeln!(out)?;

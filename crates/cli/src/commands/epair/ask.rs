@@ -2,13 +2,14 @@
 
 use super::{DOWN, SET, SHOW, find, rules, text};
 use crate::exit::Missed;
+use crate::stdout;
 use anyhow::{Context, bail, ensure};
 use flowlane::control::{self, ClientError};
 use flowlane::epair::{EpairReport, ImpairmentsView};
 use flowlane::impair::Impairments;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Time for a pair to end, seconds.
@@ -57,7 +58,7 @@ impl Show {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let path = find(self.which.control)?;
         let report: EpairReport = control::get(&path, SHOW)?;
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             writeln!(out, "{}", serde_json::to_string(&report)?)?;
         } else {
@@ -80,7 +81,7 @@ impl Set {
         let [a, b] = &both;
         let views: [ImpairmentsView; 2] = [a.into(), b.into()];
         let report: EpairReport = control::post(&path, SET, &views)?;
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         out.write_all(text::impairments(&report).as_bytes())?;
         out.flush()?;
         Ok(())
@@ -108,7 +109,7 @@ impl Down {
             }
         }
         let [a, b] = report.ends.map(|end| end.made_as);
-        writeln!(io::stdout(), "epair {a} and {b} is removed")?;
+        writeln!(stdout::lock(), "epair {a} and {b} is removed")?;
         Ok(())
     }
 }

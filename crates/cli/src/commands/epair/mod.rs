@@ -10,6 +10,7 @@ mod text;
 use crate::exit::Missed;
 use crate::interrupt;
 use crate::say::say;
+use crate::stdout;
 use crate::steering::{random_key, seed};
 use anyhow::{Context, bail, ensure};
 use flowlane::control::{self, Answer, Asked, Listener};
@@ -20,7 +21,7 @@ use flowlane_sys::privilege;
 use flowlane_sys::tun::MOST_QUEUES;
 use flowlane_sys::words::counted;
 use signal_hook::iterator::Signals;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -146,7 +147,7 @@ impl Up {
             let other = if *name == self.a { &self.b } else { &self.a };
             say!("flowlane: {name} was removed, and so is {other}");
         }
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             writeln!(out, "{}", serde_json::to_string(&report)?)?;
         } else {

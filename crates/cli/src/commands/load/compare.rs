@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::commands::judging::{Judging, LARGEST, metric};
 use crate::exit::Missed;
+use crate::stdout;
 use crate::units::{show_count, show_nanos};
 
 /// Compare runs by their JSON reports: A1.json A2.json A3.json -- B1.json B2.json B3.json.
@@ -66,7 +67,7 @@ impl Compare {
         let warnings = warnings(&a, &b, &compared);
         let worse: Vec<&str> =
             compared.iter().filter(|c| c.finding == Finding::Worse).map(|c| c.metric.name()).collect();
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.judging.json {
             let answer = Answer {
                 version: 1,

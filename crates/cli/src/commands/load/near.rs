@@ -18,7 +18,7 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use super::home::Home;
-use crate::address::with_network;
+use crate::address::{self, with_network};
 use crate::instruments::{Instruments, Looked};
 use crate::io::{IoOption, Work};
 use crate::link::{self, give_up_privileges};
@@ -136,6 +136,7 @@ impl Near {
         self.instruments.check(self.link.is_kernel())?;
         ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
         if self.link.is_kernel() {
+            address::for_kernel(target.ip())?;
             home.check(true, self.key.as_ref())?;
             return self.check_kernel(target.ip(), home.is_wanted());
         }

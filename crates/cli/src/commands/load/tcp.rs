@@ -10,7 +10,7 @@ use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields};
 use flowlane_load::report::model::Setup;
 use flowlane_load::report::{About, PoolAbout, Usage};
 use flowlane_load::tcp::{Mode, Sources, TcpCounts};
-use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, flows, timeline};
+use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, Threshold, flows, timeline};
 
 use super::home::Home;
 use super::near::{AimOptions, Near, Run, aim};
@@ -199,7 +199,8 @@ impl Tcp {
         }
         if counts.connected + counts.answers > 0 {
             // Who ends a run early may do so before the first answer.
-            return if interrupted { None } else { self.nothing_done(counts) };
+            let failure = || self.nothing_done(counts).or_else(|| self.most_failed(counts));
+            return if interrupted { None } else { failure() };
         }
         let why = if counts.refused > 0 { "refuses: is a service on this port?" } else { "does not answer" };
         Some(format!("{} {why} ({} connections tried)", self.target, show_count(counts.begun)))
@@ -224,6 +225,16 @@ impl Tcp {
             "{} {what} nothing: does 'flowlane serve {service}' have this port? ({failed} of {begun} connections failed)",
             self.target
         ))
+    }
+
+    /// Whether more connections failed than did what they are for, and no condition says how many may.
+    fn most_failed(&self, counts: &TcpCounts) -> Option<String> {
+        let told = self.outputs.thresholds().iter().any(Threshold::is_about_all_errors);
+        if told || self.mode.mode().is_half_open() || counts.failed() <= counts.begun / 2 {
+            return None;
+        }
+        let (failed, begun) = (show_count(counts.failed()), show_count(counts.begun));
+        Some(format!("{failed} of {begun} connections failed (--fail 'errors > SHARE' says what may be)"))
     }
 
     fn about(&self, config: &TcpLoadConfig) -> About {

@@ -2,6 +2,7 @@
 
 use super::steering::{DefaultKey, End, Steering, Which};
 use crate::rule_file::RuleOption;
+use crate::stdout;
 use anyhow::bail;
 use flowlane_rss::{Explanation, Fields, Flow, Protocol, Rss};
 use std::io::{self, Write};
@@ -54,7 +55,7 @@ impl Hash {
         };
         let key = self.rule.in_words().unwrap_or_else(|| self.steering.key_in_words());
         let why = rss.explain(&flow);
-        let out = io::stdout().lock();
+        let out = stdout::lock();
         if self.json {
             json(out, &rss, &why, &key)?;
         } else {

@@ -4,6 +4,7 @@
 //! a useless one, 2 for a malformed one.
 
 use crate::exit::Missed;
+use crate::stdout;
 use crate::steering::random_key;
 use anyhow::{Context, bail};
 use flowlane_rss::{FieldQuality, HashConfig, Indirection, Key, Quality, UdpFields};
@@ -56,7 +57,7 @@ impl KeyCommand {
             "symmetric" => Key::symmetric(),
             other => bail!("--make '{other}': must be random, symmetric or microsoft"),
         };
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             writeln!(out, "{}", serde_json::json!({ "version": 1, "key": key.to_string() }))?;
         } else {
@@ -69,7 +70,7 @@ impl KeyCommand {
         let quality = key.judge(table);
         let verdict = quality.require_useful(config);
         let symmetric = is_symmetric(&key);
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let value = serde_json::json!({
                 "version": 1,

@@ -5,6 +5,7 @@
 //! missing.
 
 use crate::exit::Missed;
+use crate::stdout;
 use anyhow::{Context, bail};
 use flowlane::card::{self, Outcome, Place, Why};
 use std::io::Write;
@@ -31,7 +32,7 @@ impl Restore {
             None => Place::usual().context("--state")?,
         };
         let why = if self.force { Why::Force } else { Why::Stale };
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout::lock();
         let interfaces = match self.interface {
             Some(interface) => vec![interface],
             None => {

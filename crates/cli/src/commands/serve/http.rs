@@ -3,6 +3,7 @@
 use super::flows::Flows;
 use super::plan::{self, Plan};
 use super::{Event, Service, tcp};
+use crate::stdout;
 use crate::units;
 use anyhow::{Context, bail};
 use flowlane::control::{Additions, CountView};
@@ -218,7 +219,7 @@ impl Http {
         let counts = now.since(&self.before);
         self.before = now;
         let rate = (counts.get(Counter::Requests) as f64 / took.as_secs_f64().max(1e-9)).round() as u64;
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let mut line = document("http-interval", &counts, now.open());
             line["seconds"] = json!(took.as_secs_f64());
@@ -242,7 +243,7 @@ impl Http {
     /// Prints the totals, at the end.
     pub(super) fn summary(&self) -> io::Result<()> {
         let counts = self.server.total();
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let mut document = document("http-summary", &counts, counts.open());
             let lanes = self.server.counts();

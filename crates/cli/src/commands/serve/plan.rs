@@ -365,6 +365,7 @@ impl Plan {
         };
         let addresses = if link.is_kernel() {
             check_kernel(&a)?;
+            a.addr.iter().try_for_each(|addr| address::for_kernel(addr.prefix().address()))?;
             // The kernel has put fragments together before it looks for a socket, so ports are always there.
             a.steering.udp_4tuple = true;
             a.addr.iter().map(|addr| addr.prefix()).collect()

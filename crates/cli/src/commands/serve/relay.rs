@@ -5,6 +5,7 @@ use super::plan::{self, FromKernel, Plan};
 use super::{Event, Service, tcp};
 use crate::fast_open;
 use crate::say::say;
+use crate::stdout;
 use crate::units;
 use anyhow::{bail, ensure};
 use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
@@ -317,7 +318,7 @@ impl Relaying {
         let (up, down) = (since(|t| t.to_target_bytes), since(|t| t.to_client_bytes));
         let what = if self.udp { "flows" } else { "connections" };
         let rate = |count: u64| (count as f64 / second).round() as u64;
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let line = json!({
                 "version": 1, "kind": "relay-interval", "seconds": second, "connections": connections,
@@ -342,7 +343,7 @@ impl Relaying {
     /// Prints the totals, at the end.
     pub(super) fn summary(&self, report: &Report, host: usize) -> io::Result<()> {
         let counts = report.relay(host).unwrap_or_default();
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let mut document = object(&counts.relay);
             document["version"] = json!(1);

@@ -7,6 +7,7 @@ use super::Service;
 use super::flows::List;
 use crate::flow_log::Logged;
 use crate::ipfix::Exported;
+use crate::stdout;
 use crate::{drops, steering};
 use flowlane::metrics::steering as arrivals;
 use flowlane::rebalance::Counts;
@@ -134,7 +135,7 @@ impl Show {
 
     /// Prints what each worker did between two reports.
     pub(super) fn interval(&self, before: &Report, after: &Report, took: Duration) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         let second = took.as_secs_f64().max(1e-9);
         let [received, sent] = self.unit.columns();
         for worker in &after.workers {
@@ -169,7 +170,7 @@ impl Show {
 
     /// Prints the flows so far.
     pub(super) fn flows(&self, list: &List) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         let name = |number| HashType::from_u8(number).unwrap_or(HashType::None).name();
         if self.json {
             let flows: Vec<_> = list
@@ -213,7 +214,7 @@ impl Show {
         took: Duration,
         &Extras { moved, exported, logged }: &Extras<'_>,
     ) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let mut summary = self.summary_json(report, host, took);
             summary["rebalance"] = json!(moved.map(|(policy, counts)| json!({

@@ -12,6 +12,7 @@ mod times;
 mod watched;
 
 use super::instance;
+use crate::stdout;
 use crate::units;
 use anyhow::bail;
 use flowlane::control::{self, ReportView};
@@ -72,7 +73,7 @@ impl Stat {
             None => instance::only()?,
         };
         if self.open_metrics {
-            io::stdout().lock().write_all(control::get_text(&path)?.as_bytes())?;
+            stdout::lock().write_all(control::get_text(&path)?.as_bytes())?;
             return Ok(());
         }
         let mut before: Option<ReportView> = None;
@@ -81,7 +82,7 @@ impl Stat {
             if report.version != control::VERSION {
                 bail!("the instance speaks version {}, this command {}", report.version, control::VERSION);
             }
-            let mut out = io::stdout().lock();
+            let mut out = stdout::lock();
             if self.json {
                 self.json(&mut out, &report)?;
             } else {

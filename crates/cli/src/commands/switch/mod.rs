@@ -7,7 +7,8 @@ mod host;
 mod show;
 mod up;
 
-use std::io::{self, Write};
+use crate::stdout;
+use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
@@ -161,7 +162,7 @@ impl Switch {
             Self::Config(words) => {
                 if !words.change("config")? {
                     let config: ConfigView = control::get(&words.name.path()?, "/v1/switch/config")?;
-                    io::stdout().write_all(config.file.as_bytes())?;
+                    stdout::lock().write_all(config.file.as_bytes())?;
                 }
                 Ok(())
             }

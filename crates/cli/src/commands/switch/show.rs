@@ -1,5 +1,6 @@
 //! What a switch shows: ports and what they counted, VLANs, addresses.
 
+use crate::stdout;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -25,7 +26,7 @@ fn view(name: &Name) -> anyhow::Result<SwitchView> {
 impl Show {
     pub(super) fn run(self) -> anyhow::Result<()> {
         let view = view(&self.name)?;
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&view)?)?;
             return Ok(());
@@ -101,7 +102,7 @@ fn print_vlans(out: &mut impl Write, view: &SwitchView) -> io::Result<()> {
 /// The VLANs, as the words that make them.
 pub(super) fn vlans(name: &Name, json: bool) -> anyhow::Result<()> {
     let view = view(name)?;
-    let mut out = io::stdout().lock();
+    let mut out = stdout::lock();
     if json {
         writeln!(out, "{}", serde_json::to_string_pretty(&view.groups)?)?;
     } else {
@@ -113,7 +114,7 @@ pub(super) fn vlans(name: &Name, json: bool) -> anyhow::Result<()> {
 /// The ports, with links and flags.
 pub(super) fn ports(name: &Name, json: bool) -> anyhow::Result<()> {
     let view = view(name)?;
-    let mut out = io::stdout().lock();
+    let mut out = stdout::lock();
     if json {
         writeln!(out, "{}", serde_json::to_string_pretty(&view.ports)?)?;
         return Ok(());
@@ -132,7 +133,7 @@ pub(super) fn ports(name: &Name, json: bool) -> anyhow::Result<()> {
 /// The table of addresses.
 pub(super) fn addresses(name: &Name, json: bool) -> anyhow::Result<()> {
     let view: AddressesView = control::get(&name.path()?, "/v1/switch/addresses")?;
-    let mut out = io::stdout().lock();
+    let mut out = stdout::lock();
     if json {
         writeln!(out, "{}", serde_json::to_string_pretty(&view)?)?;
         return Ok(());

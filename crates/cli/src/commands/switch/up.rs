@@ -12,6 +12,7 @@ use flowlane::switch::{self, Around, Options, PortLink, SwitchError};
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
 use crate::say::say;
+use crate::stdout;
 use crate::{keeper, link};
 
 use super::host;
@@ -95,7 +96,7 @@ impl Up {
         for port in &config.ports {
             say!("flowlane: port {}: {}", port.name, port.link);
         }
-        writeln!(io::stdout(), "switch {name} runs; control socket {}", control.path().display())?;
+        writeln!(stdout::lock(), "switch {name} runs; control socket {}", control.path().display())?;
         while !interrupt.came() && !control.is_asked_to_end() {
             if let Some(notice) = switch.notice(LOOK) {
                 say!("flowlane: {notice}");
@@ -176,7 +177,7 @@ fn after(link: &PortLink) {
 
 /// What was forwarded, when it ends.
 fn summary(view: &switch::SwitchView) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout::lock();
     for port in &view.ports {
         let count = |name: &str| port.counters.get(name).copied().unwrap_or_default();
         let dropped: u64 = port.drops.values().sum();

@@ -12,7 +12,7 @@ use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 
 use super::super::home::Home;
-use crate::address::with_network;
+use crate::address::{self, with_network};
 use crate::fast_open;
 use crate::instruments::{Instruments, Looked};
 use crate::io::{IoOption, Work};
@@ -190,9 +190,24 @@ impl Place {
                 "pool '{}': kernel sockets always complete the handshake; SYN-only clients need a link of ours (--link)",
                 pool.name
             );
-            let remotes = pool.targets.iter().flat_map(|t| &t.addresses);
-            for remote in remotes.filter(|_| !kernel && self.link != LinkKind::Pair) {
-                self.reaches(*remote, &pool.clients)?;
+            let remotes = || pool.targets.iter().flat_map(|t| &t.addresses);
+            match self.link {
+                // A name may have other addresses, too.
+                LinkKind::Kernel => pool.targets.iter().try_for_each(|target| {
+                    let mut usable = target.addresses.iter().map(|remote| address::for_kernel(remote.ip()));
+                    usable.find(Result::is_ok).or_else(|| target.addresses.first().map(|first| address::for_kernel(first.ip()))).unwrap_or(Ok(()))
+                })?,
+                LinkKind::Pair => remotes().try_for_each(|remote| {
+                    ensure!(
+                        !remote.ip().is_loopback(),
+                        "--link pair: {} is a host's loopback and on no link: give any other address, as 10.11.2.1",
+                        remote.ip()
+                    );
+                    Ok(())
+                })?,
+                LinkKind::Link(_) => {
+                    remotes().try_for_each(|remote| self.reaches(*remote, &pool.clients))?;
+                }
             }
         }
         Ok(())

@@ -27,6 +27,7 @@ mod text;
 use super::way::Spread;
 use crate::exit::Missed;
 use crate::rule_file::Rule;
+use crate::stdout;
 use crate::units;
 use anyhow::bail;
 use flowlane::card::{self, Card, Surroundings};
@@ -107,7 +108,7 @@ impl Check {
         } else {
             text::page(&checked, &judged)
         };
-        std::io::stdout().lock().write_all(said.as_bytes())?;
+        stdout::lock().write_all(said.as_bytes())?;
         match judged.verdict() {
             None => Ok(()),
             Some(why) => Err(Missed(format!("{}: {why}", self.interface)).into()),

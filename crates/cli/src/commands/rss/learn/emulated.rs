@@ -4,12 +4,13 @@ use super::report::{self, Report};
 use super::{Learn, said};
 use crate::exit::Missed;
 use crate::rule_file::Rule;
+use crate::stdout;
 use anyhow::{Context, bail};
 use flowlane_rss::emulated::{CARDS, Card, CardOptions};
 use flowlane_rss::learn::{Answer, LearnError, Learned, Options, learn};
 use flowlane_rss::{Flow, HashType, Indirection, PacketKind, UdpFields};
 use flowlane_stack::rng::Rng;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -42,7 +43,7 @@ impl Learn {
         if let (Some(path), Ok(learned)) = (&self.output, &outcome.learned) {
             Rule::of(learned, kinds).write(path, learned, &from).context("--output")?;
         }
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             writeln!(out, "{}", self.report(&outcome).document())?;
         } else if let Ok(learned) = &outcome.learned {
@@ -122,7 +123,7 @@ impl Learn {
                 outcomes.push(self.one(card, hashes, kinds, seed)?);
             }
         }
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let cards: Vec<_> = outcomes.iter().map(|outcome| self.report(outcome).document()).collect();
             writeln!(out, "{}", serde_json::json!({ "version": 1, "seed": seed, "cards": cards }))?;

@@ -15,6 +15,7 @@ use super::passive::Gathered;
 use super::probes::{BATCH, Marks, TURN, WAITING, frame, send};
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
+use crate::stdout;
 use crate::units;
 use anyhow::{Context, bail};
 use flowlane_rss::learn::Seen;
@@ -23,7 +24,7 @@ use flowlane_stack::rng::Rng;
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::packet::sample::Sampler;
 use flowlane_sys::packet::{Promiscuous, RawSender};
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,7 @@ impl Probes {
         }
         let passes = sent as f64 / frames.len() as f64;
         writeln!(
-            io::stdout(),
+            stdout::lock(),
             "{sent} probes sent on {interface}: the set of seed {} {passes:.1} times",
             self.seed
         )?;

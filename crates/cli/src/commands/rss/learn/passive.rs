@@ -9,13 +9,14 @@ use super::{Learn, said};
 use crate::capture::{self, Captured};
 use crate::exit::Missed;
 use crate::rule_file::Rule;
+use crate::stdout;
 use anyhow::{Context, bail};
 use flowlane_rss::learn::{Gaps, LearnError, Learned, Seen, SeenOptions, learn_seen};
 use flowlane_rss::{Flow, PacketKind};
 use flowlane_sys::netdev::Interface;
 use flowlane_sys::packet::sample::Sampler;
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -186,7 +187,7 @@ impl Learn {
             wrong: 0,
             written,
         };
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             writeln!(out, "{}", report.document())?;
         } else if let Ok((learned, _)) = told {

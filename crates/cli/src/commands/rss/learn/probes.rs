@@ -16,6 +16,7 @@ use super::report::Report;
 use super::{Learn, said};
 use crate::exit::Missed;
 use crate::rule_file::Rule;
+use crate::stdout;
 use anyhow::{Context, bail};
 use flowlane_rss::learn::{Answer, LearnError, Learned, Options, learn};
 use flowlane_rss::{Flow, PacketKind, Protocol};
@@ -79,7 +80,7 @@ impl Learn {
             wrong: 0,
             written: self.output.as_deref(),
         };
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             writeln!(out, "{}", report.document())?;
         } else if let Ok(learned) = &learned {

@@ -6,9 +6,10 @@
 use super::target::Target;
 use super::{Plan, flows};
 use crate::rule_file::Rule;
+use crate::stdout;
 use anyhow::{Context, bail, ensure};
 use flowlane_rss::{Bucket, Flow, Indirection, MAX_BUCKETS};
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 
 impl Plan {
@@ -46,7 +47,7 @@ impl Plan {
             rows[usize::from(to.0)][3] += 1;
             moving += usize::from(from != to);
         }
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let slots: Vec<_> = moved
                 .iter()

@@ -5,11 +5,12 @@
 
 use super::target::Target;
 use super::{Plan, flows};
+use crate::stdout;
 use crate::steering;
 use anyhow::{Context, bail, ensure};
 use flowlane_rss::{Arrangement, Flow, General, Key, PacketKind, Rss, Toeplitz};
 use flowlane_stack::rng::Rng;
-use std::io::{self, Write};
+use std::io::Write;
 
 impl Plan {
     pub(super) fn find_key(&self) -> anyhow::Result<()> {
@@ -70,7 +71,7 @@ impl Plan {
         tried: usize,
         [before, load]: [&Vec<usize>; 2],
     ) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         let interface = self.card.as_deref().unwrap_or("IFACE");
         let bytes: Vec<String> = key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         let shares = shares(target);

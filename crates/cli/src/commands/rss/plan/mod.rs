@@ -16,6 +16,7 @@ mod target;
 use super::steering::{self, End, Steering, Which};
 use crate::exit::Missed;
 use crate::rule_file::RuleOption;
+use crate::stdout;
 use anyhow::{Context, bail};
 use flowlane::Prefix;
 use flowlane_rss::{Bucket, Flow, HomePorts, Protocol};
@@ -259,7 +260,7 @@ impl Plan {
 
     fn print(&self, target: &Target, found: &[Source], with_ports: bool) -> io::Result<()> {
         let rss = &target.rss;
-        let mut out = io::stdout().lock();
+        let mut out = stdout::lock();
         if self.json {
             let sources: Vec<_> = found
                 .iter()

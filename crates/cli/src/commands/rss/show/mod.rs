@@ -7,6 +7,7 @@ pub(super) mod findings;
 mod json;
 mod text;
 
+use crate::stdout;
 use findings::Finding;
 use flowlane::card::{self, Card, Surroundings};
 use std::io::Write;
@@ -41,7 +42,7 @@ impl Show {
         let findings = findings::of(&card, &around);
         let shown = Shown { card, around, findings, key: self.key };
         let said = if self.json { format!("{}\n", json::document(&shown)) } else { text::page(&shown) };
-        std::io::stdout().lock().write_all(said.as_bytes())?;
+        stdout::lock().write_all(said.as_bytes())?;
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use super::hash::flow_of;
 use super::steering::{End, Which};
 use super::way::{Spread, Way};
 use crate::rule_file::Rule;
+use crate::stdout;
 use anyhow::bail;
 use flowlane::card::{self, Card, Surroundings};
 use flowlane_rss::{Flow, Protocol};
@@ -82,7 +83,7 @@ impl Why {
         let explained = Explained { flow, ports, card, around, spread, way, runs };
         let said =
             if self.json { format!("{}\n", json::document(&explained)) } else { text::page(&explained) };
-        std::io::stdout().lock().write_all(said.as_bytes())?;
+        stdout::lock().write_all(said.as_bytes())?;
         Ok(())
     }
 }
