@@ -4,16 +4,13 @@
 
 mod ports;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use flowlane_testnet::{Ended, PATIENCE, Program};
+use rustix::process::Signal;
 use serde_json::Value;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of the test's own, in which its sockets are too.
 struct Place(PathBuf);
@@ -56,8 +53,8 @@ impl Place {
         said
     }
 
-    fn up(&self, arguments: &str) -> Running {
-        Running::start(self.command(&format!("switch up {arguments}")), "switch ")
+    fn up(&self, arguments: &str) -> Program {
+        up(self.command(&format!("switch up {arguments}")))
     }
 
     fn file(&self, name: &str, text: &str) {
@@ -80,59 +77,25 @@ impl Drop for Place {
     }
 }
 
-/// A program that runs. Killed on drop.
-struct Running {
-    child: Child,
-    said: Receiver<String>,
+/// Starts a switch, and waits until it runs.
+fn up(command: Command) -> Program {
+    let mut switch = Program::start(command);
+    let line = switch.prints();
+    assert!(line.starts_with("switch "), "{line}");
+    switch
 }
 
-impl Running {
-    /// Starts it, and waits for a line on either output that begins so.
-    fn start(mut command: Command, until: &str) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (say, said) = channel();
-        let outputs: [Box<dyn Read + Send>; 2] =
-            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
-        for output in outputs {
-            let say = say.clone();
-            std::thread::spawn(move || {
-                BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| say.send(line))
-            });
-        }
-        let running = Self { child, said };
-        running.says(until);
-        running
-    }
-
-    /// Waits for a line that has this in it.
-    fn says(&self, what: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.said.recv_timeout(left).unwrap_or_else(|e| panic!("'{what}': {e}"));
-            if line.contains(what) {
-                return line;
-            }
-        }
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    /// Its exit code, and what it said until then.
-    fn end(mut self) -> (Option<i32>, String) {
-        let code = self.child.wait().unwrap().code();
-        let rest: Vec<_> = self.said.iter().collect();
-        (code, rest.join("\n"))
-    }
+/// Starts a service, and waits for a line that has these words.
+fn service(command: Command, words: &str) -> Program {
+    let mut service = Program::start(command);
+    service.hear(words);
+    service
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Waits for a program's end: its exit code, and what it wrote until then.
+fn end(program: Program) -> (Option<i32>, String) {
+    let Ended { status, printed, said } = program.end();
+    (status.code(), printed + &said.join("\n"))
 }
 
 #[test]
@@ -250,7 +213,7 @@ fn words_change_a_running_switch_or_nothing_of_it() {
     assert!(place.text("switch show").contains("vlan 10  igmp querier  self"));
     assert!(place.text("switch port").contains("port p1 plug down pvid 10"), "{}", place.text("switch port"));
     assert_eq!(place.text("switch down"), "");
-    let (code, said) = switch.end();
+    let (code, said) = end(switch);
     assert_eq!(code, Some(0));
     assert!(said.contains("port p3: received 0, sent 0, dropped 0"), "{said}");
     // The configuration is the file from which the same switch starts.
@@ -258,7 +221,7 @@ fn words_change_a_running_switch_or_nothing_of_it() {
     let switch = place.up("again.toml --name again");
     assert_eq!(place.text("switch config --name again"), file);
     switch.signal(Signal::TERM);
-    assert_eq!(switch.end().0, Some(0));
+    assert_eq!(end(switch).0, Some(0));
     assert!(place.sockets().is_empty(), "{:?}", place.sockets());
 }
 
@@ -273,12 +236,12 @@ fn twice_at_once_is_two_names_and_kill_leaves_nothing_in_the_way() {
     assert!(said.contains("several switches run, name one with --name: other, sw0"), "{said}");
     assert!(place.text("switch show --name sw0").contains("1 worker"));
     second.signal(Signal::INT);
-    let (code, said) = second.end();
+    let (code, said) = end(second);
     assert_eq!((code, said.contains("port a: received 0")), (Some(0), true), "{said}");
     assert_eq!(place.sockets(), ["sw0.plugs", "sw0.switch"]);
     // kill -9 leaves its sockets; nobody is misled by them, and the next takes their names.
     first.signal(Signal::KILL);
-    assert_eq!(first.end().0, None);
+    assert_eq!(end(first).0, None);
     assert!(place.refused("switch show").contains("no switch of this user runs"));
     let said = place.refused("serve tcp-echo --link switch:sw0/a --addr 10.9.0.1/24 --no-pin");
     assert!(said.contains("no switch named 'sw0' of this user runs here"), "{said}");
@@ -292,12 +255,12 @@ fn twice_at_once_is_two_names_and_kill_leaves_nothing_in_the_way() {
 #[test]
 fn hosts_plug_in_from_other_processes() {
     let place = Place::new("plug");
-    let switch = place.up("--port cpu=host:10.9.0.9/24,fd09::9/64 --port web --port x=plug --workers 2");
+    let mut switch = place.up("--port cpu=host:10.9.0.9/24,fd09::9/64 --port web --port x=plug --workers 2");
     assert_eq!(place.json("switch port --json")[0]["state"], "up");
     let serve = || {
         let command = place
             .command("serve tcp-source --total 256Ki --link switch:sw0/web --addr 10.9.0.1/24 --port 7 --workers 2 --no-pin");
-        Running::start(command, "workers 2")
+        service(command, "workers 2")
     };
     let service = serve();
     let run = place.text(
@@ -313,12 +276,12 @@ fn hosts_plug_in_from_other_processes() {
     // The host of the switch's own is one that stat shows.
     assert!(place.text("stat").contains("cpu: over switch:sw0/cpu"));
     service.signal(Signal::KILL);
-    assert_eq!(service.end().0, None);
-    switch.says("port web: it is free again");
+    assert_eq!(end(service).0, None);
+    switch.hear("port web: it is free again");
     let service = serve();
     switch.signal(Signal::INT);
-    assert_eq!(switch.end().0, Some(0));
-    let (code, said) = service.end();
+    assert_eq!(end(switch).0, Some(0));
+    let (code, said) = end(service);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("flowlane: switch:sw0/web: the switch, or its port, is gone"), "{said}");
     assert!(place.sockets().is_empty());
@@ -329,10 +292,10 @@ fn hosts_plug_in_from_other_processes() {
 fn the_machines_clients_reach_a_service_that_is_plugged_in() {
     let place = Place::new("from");
     let _switch = place.up("--port web --port x --workers 1");
-    let service = place.command(
+    let command = place.command(
         "serve tcp-source --size 1000 --total 256Ki --link switch:sw0/web --addr 10.9.0.1/24 --port 7 --workers 1 --no-pin",
     );
-    let _service = Running::start(service, "workers 1");
+    let _service = service(command, "workers 1");
     for io in ["epoll", "uring"] {
         if let (Err(e), "uring") = (flowlane_sys::kernel::uring::probe(), io) {
             return eprintln!("a relay by io_uring: skipped, because {e}");
@@ -346,7 +309,7 @@ fn the_machines_clients_reach_a_service_that_is_plugged_in() {
         let over = format!(
             "relay on 127.0.0.1 port {port}, kernel sockets, targets over switch:sw0/x{by}, workers 2"
         );
-        let relay = Running::start(relay, &over);
+        let relay = service(relay, &over);
         for _ in 0..4 {
             let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -355,7 +318,7 @@ fn the_machines_clients_reach_a_service_that_is_plugged_in() {
             assert_eq!(all.len(), 256 << 10);
         }
         relay.signal(Signal::INT);
-        let (code, said) = relay.end();
+        let (code, said) = end(relay);
         assert_eq!(code, Some(0), "{said}");
         assert!(said.contains("target 10.9.0.1:7: connections 4, "), "{said}");
     }

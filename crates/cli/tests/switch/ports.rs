@@ -5,18 +5,18 @@ use std::process::{Command, Stdio};
 use flowlane_testnet::{Namespace, eventually};
 use rustix::process::Signal;
 
-use crate::{Place, Running};
+use crate::{Place, end, service};
 
 /// A host plugs into a port that was added, is stopped, and is killed: others go on meanwhile. A port that is removed unplugs its host.
 #[test]
 fn ports_come_and_go_and_a_host_that_is_stopped_costs_others_nothing() {
     let place = Place::new("ports");
-    let switch = place.up("--port cpu=host:10.9.0.9/24,fd09::9/64 --port x");
+    let mut switch = place.up("--port cpu=host:10.9.0.9/24,fd09::9/64 --port x");
     let serve = |port: &str, address: &str| {
         let command = place.command(&format!(
             "serve tcp-source --total 64Ki --link switch:sw0/{port} --addr 10.9.0.{address}/24,fd09::{address}/64 --port 7 --workers 2 --no-pin"
         ));
-        Running::start(command, "workers 2")
+        service(command, "workers 2")
     };
     let load = |to: &str| {
         let from = if to.contains('[') { "fd09::2/64" } else { "10.9.0.2/24" };
@@ -42,11 +42,11 @@ fn ports_come_and_go_and_a_host_that_is_stopped_costs_others_nothing() {
     load("[fd09::5]");
     assert_eq!(place.json("switch port --json")[2]["state"], "up");
     stopped.signal(Signal::KILL);
-    assert_eq!(stopped.end().0, None);
-    switch.says("port a: it is free again");
+    assert_eq!(end(stopped).0, None);
+    switch.hear("port a: it is free again");
     drop(serve("a", "4"));
     assert_eq!(place.text("switch port del b"), "");
-    let (code, said) = other.end();
+    let (code, said) = end(other);
     assert!(
         code == Some(1) && said.contains("switch:sw0/b: the switch, or its port, is gone"),
         "{code:?} {said}"
@@ -63,7 +63,7 @@ fn ports_come_and_go_and_a_host_that_is_stopped_costs_others_nothing() {
     let names: Vec<_> = file.lines().filter_map(|line| line.strip_prefix("name = ")).collect();
     assert_eq!(names, ["\"cpu\"", "\"x\"", "\"c\""]);
     switch.signal(Signal::INT);
-    assert_eq!(switch.end().0, Some(0));
+    assert_eq!(end(switch).0, Some(0));
 }
 
 /// Hosts of the switch itself come and go, and `stat` finds the oldest that is there. One that cannot be started leaves no port.
@@ -100,7 +100,7 @@ fn hosts_of_the_switch_itself_come_and_go() {
     assert!(said.contains("port cpu: its host: "), "{said}");
     assert_eq!(place.text("switch config"), before);
     switch.signal(Signal::INT);
-    assert_eq!(switch.end().0, Some(0));
+    assert_eq!(end(switch).0, Some(0));
 }
 
 /// Of several who ask for the same one gets it; what is asked for by somebody who is killed is there whole or not at all.
@@ -162,7 +162,7 @@ fn an_interface_is_as_it_was_however_its_port_goes() {
         command.args(["netns", "exec", namespace.name()]).args(first);
         command.args([env!("CARGO_BIN_EXE_flowlane"), "switch", "up", "--port", "x"]);
         command.env("XDG_RUNTIME_DIR", &place.0).env_remove("RUST_LOG").stdin(Stdio::null());
-        Running::start(command, "switch ")
+        crate::up(command)
     };
     let place = Place::new("xdp");
     let is_taken = || {
@@ -188,7 +188,7 @@ fn an_interface_is_as_it_was_however_its_port_goes() {
         assert_eq!(place.text("switch port add a=af-xdp:e1"), "");
         assert!(is_taken());
         switch.signal(signal);
-        switch.end();
+        end(switch);
         eventually("the kernel takes it back", || !is_taken());
     }
     let no_rights = ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"];
