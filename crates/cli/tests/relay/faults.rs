@@ -81,12 +81,11 @@ fn a_target_that_dies_and_comes_back() {
         "serve tcp-source --link kernel --addr 127.0.0.1/8 --port {} --workers 1 --no-pin",
         at.port()
     );
-    let (mut server, ..) = serving(&[], &source);
+    let server = serving(&[], &source);
     let mut client = relay.connect();
     let mut some = vec![0; 1 << 20];
     client.read_exact(&mut some).unwrap();
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(server);
     // The kernel ends or resets the streams of a process that dies; either comes through.
     let mut rest = Vec::new();
     match client.read_to_end(&mut rest) {
@@ -95,12 +94,11 @@ fn a_target_that_dies_and_comes_back() {
     }
     drop(client);
     read_to_reset(&relay.connect());
-    let (mut server, ..) = serving(&[], &source);
+    let server = serving(&[], &source);
     let mut client = relay.connect();
     client.read_exact(&mut some).unwrap();
     drop(client);
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(server);
     let summary = relay.stop();
     let of = &summary["targets"][0];
     assert_eq!(

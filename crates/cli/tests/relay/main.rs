@@ -10,21 +10,19 @@ mod streams;
 mod targets;
 mod udp;
 
+use flowlane_testnet::{Ended, Program};
 pub(crate) use flowlane_testnet::{PATIENCE, free_port};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A relay that runs.
 pub(crate) struct Relay {
-    pub(crate) child: Child,
+    pub(crate) program: Program,
     pub(crate) port: u16,
-    out: ChildStdout,
-    pub(crate) said: Receiver<String>,
 }
 
 /// The command, before it is run: `before` is a program that runs it.
@@ -37,17 +35,8 @@ fn command(before: &[&str], arguments: &str) -> Command {
 }
 
 /// Starts a service, and waits until it serves.
-pub(crate) fn serving(before: &[&str], arguments: &str) -> (Child, ChildStdout, Receiver<String>) {
-    let mut child = command(before, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let (say, said) = channel();
-    let errors = child.stderr.take().unwrap();
-    std::thread::spawn(move || {
-        BufReader::new(errors).lines().map_while(Result::ok).try_for_each(|line| say.send(line))
-    });
-    let line = said.recv_timeout(PATIENCE).expect("it says that it serves, or why not");
-    assert!(line.contains(" port "), "{line}");
-    let out = child.stdout.take().unwrap();
-    (child, out, said)
+pub(crate) fn serving(before: &[&str], arguments: &str) -> Program {
+    Program::ready(command(before, arguments), " port ")
 }
 
 impl Relay {
@@ -63,8 +52,7 @@ impl Relay {
         let arguments = format!(
             "serve relay {to} --addr 127.0.0.1/8 --port {port} {workers} --no-pin --json --grace 200ms {more}"
         );
-        let (child, out, said) = serving(before, &arguments);
-        Self { child, port, out, said }
+        Self { program: serving(before, &arguments), port }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
@@ -73,7 +61,7 @@ impl Relay {
 
     /// Processor time that it has used.
     pub(crate) fn busy(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.program.id())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
         Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
@@ -82,12 +70,7 @@ impl Relay {
     /// The next document of a kind that it prints.
     pub(crate) fn prints(&mut self, kind: &str) -> Value {
         loop {
-            let (mut line, mut byte) = (Vec::new(), [0]);
-            while byte != *b"\n" {
-                self.out.read_exact(&mut byte).unwrap();
-                line.push(byte[0]);
-            }
-            let document: Value = serde_json::from_slice(&line).unwrap();
+            let document: Value = serde_json::from_str(&self.program.prints()).unwrap();
             if document["kind"] == kind {
                 return document;
             }
@@ -100,28 +83,28 @@ impl Relay {
     }
 
     /// As [`Relay::stop`], with the last document of another kind.
-    pub(crate) fn stop_for(mut self, kind: &str) -> (Value, Value) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-        let mut printed = String::new();
-        self.out.read_to_string(&mut printed).unwrap();
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "{status}: {:?}", self.said.try_iter().collect::<Vec<_>>());
-        let documents: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let last = |kind: &str| documents.iter().rfind(|d| d["kind"] == kind).expect("it is printed").clone();
-        let summary = last("relay-summary");
-        assert_eq!(summary["open"], 0, "{summary}");
-        shape::has_the_shape(&summary, "RelaySummary");
-        shape::has_the_shape(&summary["targets"][0], "RelayTarget");
-        (summary, last(kind))
+    pub(crate) fn stop_for(self, kind: &str) -> (Value, Value) {
+        summary(&self.program.interrupt(), kind)
+    }
+
+    /// As [`Relay::stop`], with all that it said from the beginning.
+    pub(crate) fn stop_and_hear(self) -> (Value, Vec<String>) {
+        self.program.signal(Signal::INT);
+        let Ended { status, printed, said } = self.program.end();
+        assert!(status.success(), "{status}: {said:#?}");
+        (summary(&printed, "relay-summary").0, said)
     }
 }
 
-impl Drop for Relay {
-    fn drop(&mut self) {
-        // Of one that was stopped already nothing is left.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The relay's summary, and the last document of this kind.
+fn summary(printed: &str, kind: &str) -> (Value, Value) {
+    let documents: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let last = |kind: &str| documents.iter().rfind(|d| d["kind"] == kind).expect("it is printed").clone();
+    let summary = last("relay-summary");
+    assert_eq!(summary["open"], 0, "{summary}");
+    shape::has_the_shape(&summary, "RelaySummary");
+    shape::has_the_shape(&summary["targets"][0], "RelayTarget");
+    (summary, last(kind))
 }
 
 /// A connection that gives up in the end.

@@ -1,6 +1,7 @@
 //! Several targets: which of them is chosen, and which is left out because it is down.
 
 use super::*;
+use std::sync::mpsc::channel;
 
 /// What a target that says its name said; `None` for a reset.
 fn name(relay: &Relay) -> Option<String> {
@@ -68,7 +69,7 @@ fn connections_go_on_to_another_target_if_one_refuses() {
 fn health_checks_tell_who_is_up() {
     let (one, two) = (Named::new(any()), Named::new(any()));
     let (first, second) = (one.at, two.at);
-    let relay = Relay::to(&[first, second], "--health 20ms");
+    let mut relay = Relay::to(&[first, second], "--health 20ms");
     let both = |relay: &Relay| {
         let until = Instant::now() + PATIENCE;
         let mut seen = [false; 2];
@@ -80,21 +81,21 @@ fn health_checks_tell_who_is_up() {
     };
     both(&relay);
     two.stop();
-    assert_eq!(relay.said.recv_timeout(PATIENCE).unwrap(), format!("flowlane: target {second} is down"));
+    assert_eq!(relay.program.says(), format!("flowlane: target {second} is down"));
     for _ in 0..50 {
         assert_eq!(name(&relay), Some(first.to_string()));
     }
     let two = Named::new(second);
-    assert_eq!(relay.said.recv_timeout(PATIENCE).unwrap(), format!("flowlane: target {second} is up again"));
+    assert_eq!(relay.program.says(), format!("flowlane: target {second} is up again"));
     both(&relay);
     one.stop();
     two.stop();
-    let down: Vec<_> = (0..2).map(|_| relay.said.recv_timeout(PATIENCE).unwrap()).collect();
+    let down: Vec<_> = (0..2).map(|_| relay.program.says()).collect();
     assert!(down.iter().all(|line| line.ends_with(" is down")), "{down:?}");
     assert_eq!(name(&relay), None);
-    let said: Vec<_> = relay.said.try_iter().collect();
-    assert_eq!(said, Vec::<String>::new(), "said once");
-    let summary = relay.stop();
+    let heard = relay.program.heard().to_vec();
+    let (summary, said) = relay.stop_and_hear();
+    assert_eq!(said, heard, "said once");
     assert_eq!(summary["no-target"], 1, "{summary}");
     let of = &summary["targets"][1];
     assert_eq!((&of["went-down"], &of["came-up"], &of["up"]), (&2.into(), &1.into(), &0.into()), "{summary}");

@@ -5,6 +5,7 @@ use flowlane_testnet::eventually;
 use rustix::event::PollFlags;
 use std::collections::HashSet;
 use std::net::UdpSocket;
+use std::sync::mpsc::channel;
 
 const LOCAL: [u8; 4] = [127, 0, 0, 1];
 
@@ -18,8 +19,7 @@ fn start(targets: &[SocketAddr], more: &str) -> Relay {
     let to: String = targets.iter().map(|t| format!("--to {t} ")).collect();
     let workers = if more.contains("--workers") { "" } else { "--workers 2" };
     let arguments = format!("serve relay --udp {to} --port {port} {workers} --no-pin --json {more}");
-    let (child, out, said) = serving(&[], &arguments);
-    Relay { child, port, out, said }
+    Relay { program: serving(&[], &arguments), port }
 }
 
 /// A client; datagrams of nobody else come to it.
@@ -86,7 +86,7 @@ impl Echo {
 
 /// Descriptors of the relay that are sockets.
 fn sockets(relay: &Relay) -> usize {
-    let all = std::fs::read_dir(format!("/proc/{}/fd", relay.child.id())).unwrap();
+    let all = std::fs::read_dir(format!("/proc/{}/fd", relay.program.id())).unwrap();
     all.filter(|fd| {
         let to = std::fs::read_link(fd.as_ref().unwrap().path());
         to.is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
