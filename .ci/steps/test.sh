@@ -5,7 +5,7 @@ have_packages ip=iproute2 ethtool=ethtool || true
 # server that comes with its package is not to be started.
 have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
 have_packages chromium=chromium chromedriver=chromium-driver || true
-RUNLEVEL=1 have_packages nginx=nginx nfcapd=nfdump promtool=prometheus || true
+RUNLEVEL=1 have_packages nginx=nginx haproxy=haproxy nfcapd=nfdump promtool=prometheus || true
 # A reader of Parquet files that nobody here wrote, in a place of its own.
 pyarrow=$CI_TARGET/tools/pyarrow
 if [ "${CI-}" = true ] && ! "$pyarrow/bin/python" -c 'import pyarrow' 2>/dev/null; then
