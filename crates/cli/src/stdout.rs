@@ -12,15 +12,15 @@ pub(crate) fn lock() -> Stdout {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(named)
+        self.0.write(bytes).map_err(|e| named(&e))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(named)
+        self.0.flush().map_err(|e| named(&e))
     }
 }
 
 /// Of the same kind: [`crate::exit`] takes a reader that has gone for a success, and `write_all` tries again what was interrupted.
-fn named(e: io::Error) -> io::Error {
+fn named(e: &io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("standard output: {e}"))
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane::{
     Endpoint, Host, Interface, Key, ListenOptions, PairConfig, Protocol, Rss, Runtime, SynCookies, TcpConfig,
@@ -11,6 +11,8 @@ use flowlane::{
 use flowlane_load::http::Phase;
 use flowlane_load::tcp::{Mode, Sources, TcpOutcome};
 use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, flows};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Ran {
     outcome: TcpOutcome,
@@ -72,6 +74,16 @@ fn run(mode: Mode, port: u16, cookies: SynCookies, backlog: u32) -> Ran {
     builder.pair((server, 0), (client, 0), PairConfig::default());
     let runtime = builder.start().unwrap();
     let outcome = load.wait(Duration::from_secs(1), |_| true);
+    // The last resets of ours may still be on their way.
+    let (handle, deadline) = (runtime.handle(), Instant::now() + PATIENCE);
+    let arrived = || {
+        let now = handle.report();
+        now.total(server).tcp.packets_received == now.total(client).tcp.packets_sent
+    };
+    while !arrived() {
+        assert!(Instant::now() < deadline, "{:#?}", handle.report());
+        std::thread::yield_now();
+    }
     let report = runtime.stop();
     assert_eq!(outcome.failure, None);
     let c = outcome.counts;

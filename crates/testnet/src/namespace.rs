@@ -1,7 +1,8 @@
 //! One network namespace, made and removed with `ip netns`.
 
-use crate::{Error, ip};
+use crate::{Error, eventually, ip};
 use flowlane_sys::netns::{self, Entered};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -42,6 +43,23 @@ impl Namespace {
     /// As [`ip`].
     pub fn ip(&self, arguments: &str) -> Result<(), Error> {
         ip(&format!("-n {} {arguments}", self.name))
+    }
+
+    /// Waits until the kernel takes this address for its own, on an interface that is up.
+    ///
+    /// The route that says so comes a moment after `addr add`. Until then a packet for an IPv6 address is dropped, or the address is asked for
+    /// on the link.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn owns(&self, address: IpAddr) {
+        let family = if address.is_ipv4() { "-4" } else { "-6" };
+        let words = ["-n", &self.name, family, "route", "show", "table", "local"];
+        let own = format!("local {address} ");
+        eventually(&format!("{address} is an address of {}", self.name), || {
+            let shown = Command::new("ip").args(words).output().expect("ip is there");
+            String::from_utf8_lossy(&shown.stdout).lines().any(|line| line.starts_with(&own))
+        });
     }
 
     /// A command that runs a program inside it.

@@ -142,6 +142,7 @@ impl Drop for Pair {
 pub(crate) fn addresses(space: &Namespace, interface: &str, end: usize) {
     space.ip(&format!("addr replace {}/24 dev {interface}", ADDRESSES[0][end])).unwrap();
     space.ip(&format!("addr replace {}/64 dev {interface} nodad", ADDRESSES[1][end])).unwrap();
+    space.owns(ADDRESSES[1][end].parse().unwrap());
 }
 
 /// How an interface is: `up`, `no-carrier`, `down` or `gone`.

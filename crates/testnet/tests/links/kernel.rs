@@ -38,6 +38,7 @@ fn in_namespace(label: &str, work: impl FnOnce(&Namespace) + Send) -> Option<Ker
     for name in ["v0", "v1"] {
         namespace.ip(&format!("link set {name} up")).unwrap();
     }
+    namespace.owns("fe80::9".parse().unwrap());
     let runtime = namespace.run(echo).unwrap();
     namespace.run(|| work(&namespace)).unwrap();
     runtime.stop().kernel(0)
