@@ -56,6 +56,7 @@ fn bad_arguments_get_one_line_and_2() {
         (&["--fail", "speed > 3"], "speed"),
         (&["--vlan", "5000"], "5000"),
         (&["--idle", "never"], "never"),
+        (&["--home-ports"], "--link kernel"),
     ] {
         refused(&[&BASE[..], arguments].concat(), word);
     }
@@ -65,8 +66,12 @@ fn bad_arguments_get_one_line_and_2() {
         (&["10.11.2.1:7", "--gateway", "10.11.2.2"], "--gateway"),
         (&["10.11.2.1:7", "--vlan", "5"], "--vlan"),
         (&["10.11.2.1:7", "--routed"], "--routed"),
-        (&["10.11.2.1:7", "--key", "microsoft"], "--key"),
-        (&["10.11.2.1:7", "--udp-4tuple"], "--udp-4tuple"),
+        (&["10.11.2.1:7", "--key", "microsoft"], "--home-ports"),
+        (&["10.11.2.1:7", "--udp-4tuple"], "--home-ports"),
+        (&["10.11.2.1:7", "--home-ports"], "--key"),
+        (&["10.11.2.1:7", "--home-ports=eth0", "--key", "microsoft"], "the card's key"),
+        (&["10.11.2.1:7", "--home-ports=eth0", "--udp-4tuple"], "the card's fields"),
+        (&["10.11.2.1:7", "--home-ports=flnone0"], "--home-ports=flnone0"),
         (&["10.11.2.1:7", "--target-key", "microsoft"], "--target-key"),
         (&["10.11.2.1:7", "--flows", "1M"], "--flows"),
         (&["10.11.2.1:7", "--reassembly", "bytes=1000"], "--reassembly"),
@@ -91,9 +96,8 @@ fn bad_arguments_get_one_line_and_2() {
     }
 }
 
-/// The rate goes on while the slot is shut, so most datagrams wait for an opening; each is counted by where it left.
-#[test]
-fn every_datagram_is_counted_by_its_slot() {
+/// An echo, for as long as the tests run: its address.
+fn echo() -> String {
     let echo = UdpSocket::bind("127.0.0.1:0").unwrap();
     let target = echo.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
@@ -102,6 +106,47 @@ fn every_datagram_is_counted_by_its_slot() {
             echo.send_to(&data[..len], from).unwrap();
         }
     });
+    target
+}
+
+/// Every flow has a port whose answers come to its lane; where ports make no difference the run says so and goes on.
+#[test]
+fn source_ports_are_chosen_by_where_answers_come() {
+    let target = echo();
+    let base = [&target, "--home-ports", "--key", "microsoft", "--workers", "2", "-r", "500", "-d", "200ms"];
+    for (more, home, warns) in [
+        (&["--udp-4tuple", "--flows", "20"][..], Some(20), false),
+        (&["--udp-4tuple", "--flows", "20", "--clients", "127.0.0.16/30"], Some(20), false),
+        // Of four lanes it is one to which all answers come.
+        (&["--flows", "20"], Some(5), true),
+        (&["--udp-4tuple", "--flows", "3", "--workers", "1"], Some(3), false),
+    ] {
+        let mut arguments = base.to_vec();
+        if more.contains(&"--workers") {
+            arguments.drain(4..6);
+        }
+        let output = load(&[&arguments[..], more, &["--no-pin", "--json"]].concat());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"));
+        load_schema::check("load-run", &report);
+        let ports = &report["home-ports"];
+        let flows: u64 = more[more.iter().position(|o| *o == "--flows").unwrap() + 1].parse().unwrap();
+        let of = |name: &str| ports[name].as_u64().unwrap();
+        assert_eq!((Some(of("home")), of("home") + of("elsewhere")), (home, flows), "{more:?}: {report}");
+        let said: Vec<&str> = stderr.lines().filter(|line| line.contains("--home-ports")).collect();
+        assert_eq!(said.len(), usize::from(warns), "{more:?}: {stderr}");
+        assert!(said.iter().all(|line| line.contains("make no difference")), "{stderr}");
+        assert_eq!(report["total"]["counts"]["answered"], report["total"]["counts"]["sent"], "{report}");
+    }
+    let output = load(&[&base[..], &["--udp-4tuple", "--flows", "20", "--no-pin"]].concat());
+    let words = "source ports: answers come to the lane that asks for 20 of 20 flows";
+    assert!(String::from_utf8_lossy(&output.stdout).contains(words), "{output:?}");
+}
+
+/// The rate goes on while the slot is shut, so most datagrams wait for an opening; each is counted by where it left.
+#[test]
+fn every_datagram_is_counted_by_its_slot() {
+    let target = echo();
     let slots = ["--slots", "4x10ms", "--slot", "1", "--guard", "2ms", "-r", "2k", "-d", "500ms"];
     let output = load(&[&[&target[..]], &slots[..], &["--flows", "4", "--json"]].concat());
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -24,8 +24,8 @@ const TRIALS: u128 = 4_000_000;
 pub enum Sources {
     /// These pairs, by bucket: see [`choose`].
     Flows(Vec<Vec<Endpoint>>),
-    /// These addresses in turn, or the host's own if there are none, and free ports. On a link of ours, ports whose answers arrive in the
-    /// sending lane.
+    /// These addresses in turn, or the host's own if there are none, and free ports. On a link of ours, and with [`flowlane::Host::home_ports`],
+    /// ports whose answers arrive in the sending lane.
     Addresses {
         /// The addresses.
         clients: Vec<ClientRange>,

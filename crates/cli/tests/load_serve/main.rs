@@ -6,8 +6,11 @@ mod collector;
 #[path = "../../../load/tests/report/schema.rs"]
 mod schema;
 
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
+use flowlane::{Bucket, HashConfig, Key, Rss, UdpFields};
+use flowlane_rss::{Flow, Protocol};
 use flowlane_testnet::{Namespace, Program, Scratch, free_port};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -116,6 +119,50 @@ fn datagrams_over_kernel_sockets() {
     let sent = count(&report, "sent") + count(&report, "probes");
     let said = service.end();
     assert_eq!(last(&said, "summary")["received"], sent, "{report}");
+}
+
+/// Other programs have all ports of a lane but one: its second flow goes on from another, and is counted.
+#[test]
+fn flows_go_on_from_another_port_when_the_lane_has_none() {
+    if let Err(why) = flowlane_testnet::requires() {
+        return flowlane_testnet::skipped(why);
+    }
+    let end = Namespace::new(&format!("h3p{}", std::process::id())).unwrap();
+    end.ip("link set lo up").unwrap();
+    let (first, last_port) = (40_000, 40_099);
+    let range = format!("echo {first} {last_port} > /proc/sys/net/ipv4/ip_local_port_range");
+    let mut shell = Command::new("ip");
+    assert!(shell.args(["netns", "exec", end.name(), "sh", "-c", &range]).status().unwrap().success());
+    let mut rss = Rss::new(Key::MICROSOFT, 2);
+    rss.config = HashConfig::with_udp(UdpFields::Four);
+    let ip = IpAddr::from([127, 0, 0, 1]);
+    let bucket_of = |port| {
+        let answer = Flow::new(SocketAddr::new(ip, 7007), SocketAddr::new(ip, port), Protocol::UDP);
+        rss.steer(&answer).bucket
+    };
+    let theirs: Vec<u16> = (first..=last_port).filter(|port| bucket_of(*port) == Bucket(0)).skip(1).collect();
+    assert!(theirs.len() > 5, "{theirs:?}");
+    let bound =
+        end.run(|| theirs.iter().map(|port| UdpSocket::bind((ip, *port)).unwrap()).collect::<Vec<_>>());
+    let service = Service::start(Some(&end), "udp-echo --link kernel --addr 127.0.0.1/8 --port 7007");
+    let lanes = rss.buckets.len();
+    let home = "--home-ports --key microsoft --udp-4tuple --workers 2";
+    let load = |flows| {
+        let line = format!("udp 127.0.0.1:7007 {home} --clients 127.0.0.1 --flows {flows} -r 200 -d 300ms");
+        load(Some(&end), &line)
+    };
+    for (flows, elsewhere) in [(lanes, 0), (2 * lanes, 1)] {
+        let report = load(flows);
+        assert_eq!(count(&report, "answered"), count(&report, "sent"), "{report}");
+        assert_eq!((count(&report, "failed"), count(&report, "strays")), (0, 0), "{report}");
+        let ports = &report["home-ports"];
+        assert_eq!(
+            (&ports["home"], &ports["elsewhere"]),
+            (&Value::from(flows - elsewhere), &Value::from(elsewhere)),
+            "{report}"
+        );
+    }
+    drop((bound, service.end()));
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub struct Run {
     /// How frames arrived on each queue, and why some were not aligned; none for kernel sockets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<QueueSteering>,
-    /// Source ports of connections on kernel sockets, if they were chosen by where answers come.
+    /// Source ports of connections or flows on kernel sockets, if they were chosen by where answers come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_ports: Option<HomePorts>,
     /// Packets our own side dropped, by reason.
@@ -70,7 +70,7 @@ pub struct Run {
     pub ok: bool,
 }
 
-/// How many connections have a source port whose answers come to their lane.
+/// How many connections or flows have a source port whose answers come to their lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct HomePorts {

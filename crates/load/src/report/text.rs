@@ -355,9 +355,11 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
     if let Some(ports) = run.home_ports {
         let all = ports.home + ports.elsewhere;
         let (home, all) = (show_count(ports.home), show_count(all));
+        let (did, what) =
+            if run.setup.command == "load udp" { ("asks", "flows") } else { ("connected", "connections") };
         wrapped(
             out,
-            &format!("source ports: answers come to the lane that connected for {home} of {all} connections"),
+            &format!("source ports: answers come to the lane that {did} for {home} of {all} {what}"),
         )?;
     }
     let g = &run.generator;

@@ -2,19 +2,20 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::task::{Poll, Waker};
 
+use flowlane_rss::Protocol;
 use flowlane_stack::Connect;
 use flowlane_stack::tcp::{ConnectError, FastOpen, FirstData};
+use flowlane_sys::kernel::epoll::Epoll;
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
-use super::home::Home;
-use super::opening::{Opened, Opening};
+use super::opening::Opening;
 use super::slab::{Flags, SocketId};
 use super::stream::waiting_error;
-use super::{KernelLane, errors};
+use super::{KernelLane, Ports, errors};
 use crate::error::SocketError;
 
 impl KernelLane {
@@ -45,7 +46,8 @@ impl KernelLane {
             return Err(ConnectError::BadAddress.into());
         }
         let fast = connect.options.fast_open != FastOpen::Off && !data.bytes.is_empty();
-        let opening = Opening { remote, data: if fast { data.bytes } else { &[] } };
+        let protocol = Protocol::TCP;
+        let opening = Opening { protocol, remote, data: if fast { data.bytes } else { &[] } };
         let open = |lane: &Self| lane.ports.reserve.leaves(socket::tcp(v4)?, lane.epoll.as_fd());
         let fd = match open(self) {
             // Connections that were closed a moment ago still have theirs.
@@ -59,7 +61,17 @@ impl KernelLane {
             let _ = options::set(fd.as_fd(), Number::QUICK_ACK, 0);
         }
         let chosen = connect.local_port != 0;
-        let from_home = if chosen { None } else { self.connect_from_home(&mut fd, connect, opening)? };
+        let again = |ports: &Ports, epoll: &Epoll| {
+            let fd = ports.reserve.leaves(socket::tcp(v4)?, epoll.as_fd())?;
+            super::options::apply(fd.as_fd(), v4, &connect.options).map_err(io::Error::from)?;
+            Ok(fd)
+        };
+        let from_home = if chosen {
+            None
+        } else {
+            self.begin_at_home(&mut fd, connect.local_ip, opening, again)
+                .map_err(|e| errors::connect(&e, true))?
+        };
         let opened = match from_home {
             Some(opened) => opened,
             None => {
@@ -78,33 +90,6 @@ impl KernelLane {
         let family = if v4 { Flags::V4 } else { Flags::empty() };
         let state = if opened.connected { Flags::WRITABLE } else { Flags::CONNECTING };
         Ok((self.insert(fd, Flags::STREAM | state | family)?, opened.taken))
-    }
-
-    /// Connects from a port whose answers come to this lane, if the host is to do so and one is free.
-    fn connect_from_home(
-        &mut self,
-        fd: &mut OwnedFd,
-        connect: &Connect,
-        opening: Opening<'_>,
-    ) -> Result<Option<Opened>, SocketError> {
-        if self.home.is_none() {
-            let Some(ports) = self.ports.steering.home_ports(self.lane) else { return Ok(None) };
-            self.home = Some(Box::new(Home::new(ports)));
-        }
-        let Some(home) = &mut self.home else { return Ok(None) };
-        let v4 = opening.remote.is_ipv4();
-        let (reserve, epoll) = (&self.ports.reserve, &self.epoll);
-        let again = || {
-            let fd = reserve.leaves(socket::tcp(v4)?, epoll.as_fd())?;
-            super::options::apply(fd.as_fd(), v4, &connect.options).map_err(io::Error::from)?;
-            Ok(fd)
-        };
-        let opened =
-            home.connect(fd, connect.local_ip, opening, again).map_err(|e| errors::connect(&e, true))?;
-        let counter =
-            if opened.is_some() { &mut self.stats.home_ports } else { &mut self.stats.ports_elsewhere };
-        *counter += 1;
-        Ok(opened)
     }
 
     /// Whether a connection stands.

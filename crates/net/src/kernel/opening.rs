@@ -1,20 +1,22 @@
-//! The first segment of a connection: a plain SYN, or one with data (RFC 7413).
+//! How a flow begins: a connection with a plain SYN or one with data (RFC 7413), a connected socket of datagrams without a packet.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+use flowlane_rss::Protocol;
 use flowlane_sys::kernel::socket::{self, errno};
 
-/// Where a connection goes, and what goes with its SYN.
+/// Where a flow goes, and what goes with its SYN.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opening<'a> {
+    pub(super) protocol: Protocol,
     pub(super) remote: SocketAddr,
     /// Nothing: a plain SYN.
     pub(super) data: &'a [u8],
 }
 
-/// A connection that has begun.
+/// A flow that has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Opened {
     /// It stands already.

@@ -110,7 +110,7 @@ pub struct Host {
     pub(crate) beside_kernel: bool,
     /// How those are chosen.
     pub(crate) steer: Steer,
-    /// Whether their outgoing connections take home ports.
+    /// Whether their outgoing connections and connected sockets of datagrams take home ports.
     pub(crate) home_ports: bool,
 }
 
@@ -202,9 +202,9 @@ impl Host {
         self
     }
 
-    /// Outgoing connections of a host made by [`Host::kernel`] take a source port whose answers hash, by the host's [`Rss`], to the lane that
-    /// connects, if the program chooses none. Where the host has its card's `Rss` ([`Rss::of_card`]) and its buckets' workers the processors of the queues,
-    /// answers arrive where they are read. It costs a system call or two for each connection. `home-ports` and `ports-elsewhere` of
+    /// Outgoing connections of a host made by [`Host::kernel`], and its connected sockets of datagrams, take a source port whose answers hash,
+    /// by the host's [`Rss`], to the lane that makes them, if the program chooses none. Where the host has its card's `Rss` ([`Rss::of_card`]) and its buckets' workers the processors of the queues,
+    /// answers arrive where they are read. It costs a few system calls for each. `home-ports` and `ports-elsewhere` of
     /// [`KernelStats`](crate::KernelStats) count how often that was possible. (On our own stack it is always so.)
     #[must_use]
     pub fn home_ports(mut self, home: bool) -> Self {

@@ -503,6 +503,70 @@ fn connections_begin_where_their_answers_come() {
     }
 }
 
+/// So does every connected socket of datagrams; and a port that is chosen is left alone and may serve several peers.
+#[test]
+fn datagrams_begin_where_their_answers_come() {
+    const EACH: u64 = 50;
+    for over in Over::all().into_iter().filter(|over| *over != Over::Pair) {
+        let (server, second) = (over.server(), over.server());
+        let (say, said) = mpsc::channel();
+        let ports: [u16; LANES] = std::array::from_fn(|_| crate::kit::free_port(server.ip()));
+        let mut builder = Runtime::builder().workers(2).pin(false).io(over.io());
+        let client = Host::kernel("client", rss_with_ports(2), move || {
+            let say = say.clone();
+            async move {
+                let (here, rss) = (flowlane::current().unwrap().bucket, rss_with_ports(2));
+                let mut kept = Vec::new();
+                for n in 0..EACH {
+                    let local_ip = Some(server.ip()).filter(|_| n % 2 == 0);
+                    let bind = Bind { local_ip, remote: Some(server.into()), ..Bind::default() };
+                    let socket = UdpSocket::bind(bind).unwrap();
+                    let (ip, port) = socket.local().unwrap();
+                    let local = SocketAddr::new(ip.unwrap(), port);
+                    let steered = rss.steer(&Flow::new(server, local, Protocol::UDP));
+                    assert_eq!(steered.bucket, here, "{local}");
+                    kept.push(socket);
+                }
+                let port = ports[usize::from(here.0)];
+                let chosen = [server, second].map(|peer| {
+                    let bind = Bind { local_port: port, remote: Some(peer.into()), ..Bind::default() };
+                    UdpSocket::bind(bind).map(|socket| (socket.local().unwrap().1, socket))
+                });
+                say.send(chosen.map(|chosen| chosen.map(|(of, _)| of == port))).unwrap();
+            }
+        });
+        builder.host(client.home_ports(true));
+        let runtime = builder.start().unwrap();
+        for _ in 0..LANES {
+            assert_eq!(said.recv_timeout(PATIENCE).unwrap(), [Ok(true), Ok(true)], "{over:?}");
+        }
+        let stats = runtime.stop().kernel(0).unwrap();
+        assert_eq!((stats.home_ports, stats.ports_elsewhere), (EACH * LANES as u64, 0), "{stats:?}");
+    }
+}
+
+/// Sockets to one peer from one address of ours have ports of their own: otherwise one of them would get the other's answers.
+#[test]
+fn connected_sockets_of_datagrams_share_no_port() {
+    let server = Over::Kernel(LOOPBACK).server();
+    let (say, said) = mpsc::channel();
+    let mut builder = Runtime::builder().workers(1).pin(false);
+    builder.host(Host::kernel("client", rss(1), move || {
+        let say = say.clone();
+        async move {
+            let bind = || Bind { local_ip: Some(LOOPBACK), remote: Some(server.into()), ..Bind::default() };
+            let sockets: Vec<_> = (0..100).map(|_| UdpSocket::bind(bind()).unwrap()).collect();
+            let ports: Vec<u16> = sockets.iter().map(|socket| socket.local().unwrap().1).collect();
+            say.send((ports, sockets)).unwrap();
+        }
+    }));
+    let runtime = builder.start().unwrap();
+    let all: Vec<_> = (0..LANES).map(|_| said.recv_timeout(PATIENCE).unwrap()).collect();
+    let ports: std::collections::BTreeSet<u16> = all.iter().flat_map(|(ports, _)| ports).copied().collect();
+    assert_eq!(ports.len(), 100 * LANES);
+    drop(runtime.stop());
+}
+
 /// Polling before sleeping changes nothing but the waiting; a time that no kernel takes is refused at the start.
 #[test]
 fn workers_poll_before_they_sleep() {

@@ -1,7 +1,9 @@
 //! Kernel sockets on interfaces of their own: short paths, broadcasts, link-local addresses.
 
 use crate::common::skip;
-use flowlane::{Host, KernelStats, Key, ListenOptions, Rss, Runtime, Steer, TcpListener, UdpSocket};
+use flowlane::{
+    HashConfig, Host, KernelStats, Key, ListenOptions, Rss, Runtime, Steer, TcpListener, UdpFields, UdpSocket,
+};
 use flowlane_testnet::Namespace;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream as TcpConnection, UdpSocket as Peer};
@@ -260,6 +262,71 @@ fn answers_come_to_the_lane_that_connected() {
     let Some((server, client)) = veth_of_two_queues("h") else { return };
     let (with, without) = (answers_at_home(&client, &server, true), answers_at_home(&client, &server, false));
     eprintln!("answers at home: {with} % with home ports, {without} % without");
+    assert!(with >= 99, "{with} %");
+    assert!((20..80).contains(&without), "{without} %");
+}
+
+/// Of datagrams: the share of looks at sockets, each of which is looked at once or twice, that found its last datagram on the processor of its lane.
+fn datagrams_at_home(client: &Namespace, server: &Namespace, home: bool) -> u64 {
+    const SOCKETS: u64 = 50;
+    /// Every sixteenth read is looked at.
+    const ASKED: u64 = 17;
+    let rss = || {
+        let mut rss = Rss::new(Key::symmetric(), 2);
+        rss.config = HashConfig::with_udp(UdpFields::Four);
+        Arc::new(rss)
+    };
+    let start = |host: Host| {
+        let mut builder = Runtime::builder().workers(2).cpus(vec![0, 1]);
+        builder.host(host);
+        builder.start().unwrap()
+    };
+    let echo = || async {
+        let socket = UdpSocket::on_port(PORT).unwrap();
+        let mut batch = Vec::new();
+        loop {
+            socket.recv_batch(&mut batch, 64).await.unwrap();
+            socket.reply_batch(&mut batch).await.unwrap();
+        }
+    };
+    let serving = server.run(|| start(Host::kernel("server", rss(), echo).steer(Steer::Hash))).unwrap();
+    let (say, said) = std::sync::mpsc::channel();
+    let main = move || {
+        let say = say.clone();
+        async move {
+            let mut came = Vec::new();
+            for _ in 0..SOCKETS {
+                let socket = UdpSocket::connect(([10, 9, 1, 1], PORT).into()).unwrap();
+                for _ in 0..ASKED {
+                    socket.try_send(b"x", None, None).unwrap();
+                    assert_eq!(socket.recv_batch(&mut came, 1).await, Ok(1));
+                    came.clear();
+                }
+            }
+            say.send(()).unwrap();
+        }
+    };
+    let buckets = rss().buckets.len();
+    let asking = client.run(|| start(Host::kernel("client", rss(), main).home_ports(home))).unwrap();
+    for _ in 0..buckets {
+        said.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+    let stats = asking.stop().kernel(0).unwrap();
+    let made = SOCKETS * buckets as u64;
+    assert_eq!((stats.home_ports, stats.ports_elsewhere), (if home { made } else { 0 }, 0), "{stats:?}");
+    let looks = stats.aligned + stats.elsewhere;
+    assert!(looks >= made, "{stats:?}");
+    drop(serving.stop());
+    stats.aligned * 100 / looks
+}
+
+/// So do answers to datagrams.
+#[test]
+fn answers_to_datagrams_come_to_the_lane_that_asked() {
+    let Some((server, client)) = veth_of_two_queues("u") else { return };
+    let (with, without) =
+        (datagrams_at_home(&client, &server, true), datagrams_at_home(&client, &server, false));
+    eprintln!("answers to datagrams at home: {with} % with home ports, {without} % without");
     assert!(with >= 99, "{with} %");
     assert!((20..80).contains(&without), "{without} %");
 }

@@ -2,7 +2,7 @@
 //!
 //! Arguments are checked before a link is opened; an error is one line. On a link of ours, flows are chosen so that answers arrive in
 //! the lane that sent the request and, if the target's key is known, so that requests hit chosen buckets there. On kernel sockets each
-//! flow is a connected socket.
+//! flow is a connected socket, from a port chosen by where answers come if that is asked for.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub(crate) struct Udp {
     target: SocketAddr,
     #[command(flatten)]
     near: Near,
+    #[command(flatten)]
+    home: Home,
     /// Datagrams per second over all lanes: 100k, 1.5M [default: 10k].
     #[arg(long, short, value_parser = units::rate, conflicts_with = "window")]
     rate: Option<u64>,
@@ -95,7 +97,7 @@ impl Udp {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
         self.outputs.check(&["all"])?;
-        let rss = self.near.rss(fields(self.udp_4tuple), &Home::default())?;
+        let rss = self.near.rss(fields(self.udp_4tuple), &self.home)?;
         let clients = self.near.clients(self.target)?;
         let mut config = self.plan(&rss, &clients)?;
         let interrupt = Interrupt::listen()?;
@@ -119,8 +121,9 @@ impl Udp {
             frames: None,
             io: self.near.io(false)?,
             descriptors,
-            home: &Home::default(),
+            home: &self.home,
         };
+        self.home.warn_of_fields(&rss, self.target);
         let start = Start::now();
         let (runtime, host) = self.near.start(run, load.main(), check)?;
         watch.serve(runtime.handle(), "load udp")?;
@@ -138,6 +141,7 @@ impl Udp {
             usage,
             alignment: alignment(self.near.is_kernel(), &counted, host),
             arrivals: arrivals(self.near.is_kernel(), &counted, host),
+            home_ports: self.home.counted(&counted, host),
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
             ..about
@@ -158,12 +162,9 @@ impl Udp {
         ensure!((1..=most).contains(&flows), "--flows {flows}: from 1 to {}", show_count(most));
         let window = self.window.unwrap_or(1);
         ensure!((1..=65_536).contains(&window), "--window {window}: from 1 to 65536");
-        self.near.check(self.target, &Home::default())?;
+        self.near.check(self.target, &self.home)?;
         if self.near.is_kernel() {
-            ensure!(
-                !self.udp_4tuple,
-                "--udp-4tuple: the kernel's sockets are not steered by us; name a --link"
-            );
+            self.home.check_fields(self.udp_4tuple)?;
             self.aim.refuse_on_kernel()?;
         }
         Ok(())

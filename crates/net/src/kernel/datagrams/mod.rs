@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::Waker;
 
-use flowlane_rss::HashType;
+use flowlane_rss::{HashType, Protocol};
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::udp::{Bind, BindError, Datagram};
 use flowlane_stack::{Lane, SendError};
@@ -28,6 +28,7 @@ use flowlane_sys::kernel::socket::{self, errno};
 pub(crate) use send::Lost;
 
 use super::arrival::judge;
+use super::opening::Opening;
 use super::slab::{Flags, SocketId};
 use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
@@ -141,18 +142,30 @@ impl KernelLane {
 
     fn udp_connect(&mut self, bind: &Bind, remote: SocketAddr) -> Result<(SocketId, Ends), SocketError> {
         let v4 = remote.is_ipv4();
-        let fd = socket::udp(v4).map_err(|e| errors::other(&e))?;
-        if bind.local_ip.is_some() || bind.local_port != 0 {
-            let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-            let local = SocketAddr::new(bind.local_ip.unwrap_or(any), bind.local_port);
-            if local.is_ipv4() != v4 {
-                return Err(BindError::NoRoute.into());
-            }
-            // Sockets with different peers may share a port.
-            options::set(fd.as_fd(), Number::REUSE_PORT, 1).map_err(|e| errors::other(&e))?;
-            socket::bind(fd.as_fd(), local).map_err(|e| errors::bind(&e))?;
+        if bind.local_ip.is_some_and(|ip| ip.is_ipv4() != v4) {
+            return Err(BindError::NoRoute.into());
         }
-        socket::connect(fd.as_fd(), remote).map_err(|e| errors::bind(&e))?;
+        let mut fd = socket::udp(v4).map_err(|e| errors::other(&e))?;
+        let chosen = bind.local_port != 0;
+        let opening = Opening { protocol: Protocol::UDP, remote, data: &[] };
+        let at_home = if chosen {
+            None
+        } else {
+            self.begin_at_home(&mut fd, bind.local_ip, opening, |_, _| socket::udp(v4))
+                .map_err(|e| errors::bind(&e))?
+        };
+        if at_home.is_none() {
+            if bind.local_ip.is_some() || chosen {
+                let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+                // Sockets with different peers may share a port that the program chose. The kernel would choose one without regard to peers.
+                if chosen {
+                    options::set(fd.as_fd(), Number::REUSE_PORT, 1).map_err(|e| errors::other(&e))?;
+                }
+                socket::bind(fd.as_fd(), SocketAddr::new(bind.local_ip.unwrap_or(any), bind.local_port))
+                    .map_err(|e| errors::bind(&e))?;
+            }
+            opening.begin(&fd).map_err(|e| errors::bind(&e))?;
+        }
         let local = socket::local_address(fd.as_fd()).map_err(|e| errors::other(&e))?;
         equip(fd.as_fd(), v4, &mut self.stats);
         let id = self.insert(fd, Flags::WRITABLE | family(v4))?;
