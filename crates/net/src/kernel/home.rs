@@ -315,7 +315,8 @@ mod tests {
             let bucket = rss.steer(&Flow::new(remote, SocketAddr::new(ours, 40_000), Protocol::UDP)).bucket;
             let home = HomePorts::new(&rss, &rss.slots_of_bucket(bucket));
             let ports = home.to(ours, remote, Protocol::UDP).unwrap();
-            for range in [32_768..=60_999, 40_000..=40_000, 40_000..=40_009, 33_000..=34_100, 1..=65_535] {
+            for range in [32_768..=60_999, 40_000..=40_000, 40_000..=40_009, 33_000..=34_100, 20_000..=60_000]
+            {
                 let walk = Walk::new(ports, range.clone());
                 let mut found: Vec<u16> = (0..walk.len).filter_map(|step| walk.nth(step)).collect();
                 found.sort_unstable();

@@ -548,6 +548,10 @@ fn datagrams_begin_where_their_answers_come() {
 /// Sockets to one peer from one address of ours have ports of their own: otherwise one of them would get the other's answers.
 #[test]
 fn connected_sockets_of_datagrams_share_no_port() {
+    // So many that a dozen would share one by chance.
+    const EACH: usize = 200;
+    let descriptors = flowlane_sys::kernel::limits::descriptors(2048).unwrap();
+    assert!(descriptors >= 2048, "the limit of descriptors is {descriptors}");
     let server = Over::Kernel(LOOPBACK).server();
     let (say, said) = mpsc::channel();
     let mut builder = Runtime::builder().workers(1).pin(false);
@@ -555,7 +559,7 @@ fn connected_sockets_of_datagrams_share_no_port() {
         let say = say.clone();
         async move {
             let bind = || Bind { local_ip: Some(LOOPBACK), remote: Some(server.into()), ..Bind::default() };
-            let sockets: Vec<_> = (0..100).map(|_| UdpSocket::bind(bind()).unwrap()).collect();
+            let sockets: Vec<_> = (0..EACH).map(|_| UdpSocket::bind(bind()).unwrap()).collect();
             let ports: Vec<u16> = sockets.iter().map(|socket| socket.local().unwrap().1).collect();
             say.send((ports, sockets)).unwrap();
         }
@@ -563,7 +567,7 @@ fn connected_sockets_of_datagrams_share_no_port() {
     let runtime = builder.start().unwrap();
     let all: Vec<_> = (0..LANES).map(|_| said.recv_timeout(PATIENCE).unwrap()).collect();
     let ports: std::collections::BTreeSet<u16> = all.iter().flat_map(|(ports, _)| ports).copied().collect();
-    assert_eq!(ports.len(), 100 * LANES);
+    assert_eq!(ports.len(), EACH * LANES);
     drop(runtime.stop());
 }
 
