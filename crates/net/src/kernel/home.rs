@@ -126,7 +126,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(ports: flowlane_rss::Ports<'a>, range: RangeInclusive<u16>) -> Self {
-        let through_range = range.len() <= LOOKS || range.len() <= ports.len();
+        let through_range = range.len() <= ports.len();
         let len = if through_range { range.len() } else { ports.len() }.max(1);
         Self { ports, range, through_range, len }
     }
