@@ -20,6 +20,8 @@ pub(crate) enum Out {
     Stdout,
     /// Standard error, for a command whose standard output has its results.
     Stderr,
+    /// Nothing: a display that has given the terminal back, or whose terminal is gone.
+    Nowhere,
 }
 
 impl Write for Out {
@@ -27,6 +29,7 @@ impl Write for Out {
         match self {
             Self::Stdout => stdout().write(bytes),
             Self::Stderr => stderr().write(bytes),
+            Self::Nowhere => Ok(bytes.len()),
         }
     }
 
@@ -34,6 +37,7 @@ impl Write for Out {
         match self {
             Self::Stdout => stdout().flush(),
             Self::Stderr => stderr().flush(),
+            Self::Nowhere => Ok(()),
         }
     }
 }
@@ -78,6 +82,9 @@ impl Screen {
     /// Restores the terminal for as long as others have it.
     pub(crate) fn give_back(&mut self) {
         restore();
+        // What is restored needs nothing more. When it is dropped, a ratatui terminal shows the cursor, and says so if it cannot, on a standard
+        // error that is gone as well: that would be a panic.
+        *self.terminal.backend_mut() = CrosstermBackend::new(Out::Nowhere);
     }
 
     /// Takes it again, with all to be drawn anew.
@@ -85,7 +92,7 @@ impl Screen {
     /// # Errors
     /// The terminal is gone.
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
-        restore();
+        self.give_back();
         self.terminal = take(self.out)?;
         Ok(())
     }
@@ -93,7 +100,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        restore();
+        self.give_back();
     }
 }
 

@@ -5,7 +5,7 @@
 
 mod shape;
 
-use flowlane_testnet::{PATIENCE, Program, Scratch, free_port};
+use flowlane_testnet::{PATIENCE, Program, Scratch, eventually, free_port};
 use rustix::process::Signal;
 use serde_json::Value;
 use shape::has_the_shape;
@@ -237,6 +237,38 @@ fn lanes_may_move_by_themselves() {
     let wrong = command(&format!("{serve} odd")).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("[possible values: even, pack]"), "{wrong:?}");
+}
+
+/// A lane that moves takes its counters along: the lines of `--interval` count each datagram once all the same.
+#[test]
+fn a_lane_that_moves_is_counted_once() {
+    let scratch = Scratch::new("moved");
+    let (free, control) = (free_port(), scratch.path("control"));
+    let serve = format!(
+        "serve udp-echo --link kernel --addr 127.0.0.1 --port {free} --no-pin --workers 2 --interval 50ms --json --control {control}"
+    );
+    let (mut service, _) = start(command(&serve));
+    let mut counted =
+        || serde_json::from_str::<Value>(&service.prints()).unwrap()["received"].as_u64().unwrap();
+    // What came before the first reading is in no line.
+    let mut all = counted();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    for _ in 0..100 {
+        socket.send_to(b"hello", ("127.0.0.1", free)).unwrap();
+        socket.recv_from(&mut [0; 16]).unwrap();
+    }
+    eventually("all datagrams are in lines", || {
+        all += counted();
+        all >= 100
+    });
+    for worker in [0, 1] {
+        (0..4).for_each(|bucket| drop(text(&format!("lanes move {bucket} {worker} --control {control}"))));
+        // Of both workers; so many that a reading lies between.
+        all += (0..6).map(|_| counted()).sum::<u64>();
+    }
+    assert_eq!(all, 100);
+    service.interrupt();
 }
 
 /// `--rebalance` over AF_XDP, on a card that steers and whose table cannot be changed: connections of one worker's lanes alone are busy, so some of

@@ -5,7 +5,7 @@
 
 mod pty;
 
-use flowlane_testnet::{Program, Scratch, free_port};
+use flowlane_testnet::{Program, Scratch, eventually, free_port};
 use pty::Terminal;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
@@ -103,6 +103,22 @@ fn signals_leave_the_terminal_as_it_was() {
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
         ends(&mut terminal, &scratch, code);
     }
+}
+
+/// A terminal that is closed ends it by HUP, or with the first bytes that it cannot draw, and without a panic.
+#[test]
+fn a_terminal_that_is_closed() {
+    let scratch = Scratch::new("top-closed");
+    let (control, code) = (scratch.path("control.sock"), scratch.path("code"));
+    let _server = serving(&control, scratch.dir());
+    let top =
+        format!("trap : HUP; {FLOWLANE} top --control {control}; echo $? >{code}.new; mv {code}.new {code}");
+    let mut terminal = Terminal::run(&top, 80, 24, &[]);
+    terminal.until_shows("worker");
+    terminal.close();
+    eventually("top has ended", || Path::new(&code).exists());
+    let code = std::fs::read_to_string(code).unwrap();
+    assert!(["129", "0"].contains(&code.trim()), "{code}");
 }
 
 /// The shell has its terminal while it is stopped, and `fg` goes on.

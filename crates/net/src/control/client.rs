@@ -43,8 +43,11 @@ pub enum ClientError {
     #[error("the instance's answer cannot be understood: {0}")]
     Answer(String),
     /// It does not answer.
-    #[error("the instance does not answer")]
-    Silent,
+    #[error("{}: the instance there does not answer: it may be stopped (SIGCONT) or busy", .path.display())]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+    },
 }
 
 /// Fetches the document `what` (`/v1/report`) of the instance at `path`. Blocks; not for use inside a lane.
@@ -85,7 +88,8 @@ fn exchange_bytes(path: &Path, request: Builder, body: Bytes) -> Result<Bytes, C
         .build()
         .map_err(|e| ClientError::Answer(e.to_string()))?;
     runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, fetch(path, request, body)).await.map_err(|_| ClientError::Silent)?
+        let silent = |_| ClientError::Silent { path: path.to_owned() };
+        tokio::time::timeout(PATIENCE, fetch(path, request, body)).await.map_err(silent)?
     })
 }
 

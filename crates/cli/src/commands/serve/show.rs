@@ -87,7 +87,7 @@ impl Unit {
     }
 }
 
-/// Counters of one worker.
+/// What one worker did between two reports.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
     received: u64,
@@ -99,26 +99,26 @@ struct Work {
 }
 
 impl Work {
-    fn of(unit: Unit, worker: &WorkerReport) -> Self {
-        let mut work = Self { dropped: drops::of_worker(worker), ..Self::default() };
+    /// A lane that moved takes its counters along, so lanes are compared with themselves, wherever they were. What `before` lacks (a worker
+    /// that did not answer, a lane on its way) counts as nothing.
+    fn between(unit: Unit, before: &Report, worker: &WorkerReport) -> Self {
+        let mut work = Self::default();
+        let lanes = || before.workers.iter().flat_map(|w| &w.lanes);
         for lane in &worker.lanes {
-            work.received += unit.received(lane);
-            work.sent += unit.sent(lane);
-            work.redirected += lane.redirected;
-            work.frames += lane.aligned + lane.redirected;
+            let Some(then) = lanes().find(|l| (l.host, l.bucket) == (lane.host, lane.bucket)) else {
+                continue;
+            };
+            let since = |of: &dyn Fn(&LaneReport) -> u64| of(lane).saturating_sub(of(then));
+            work.received += since(&|l| unit.received(l));
+            work.sent += since(&|l| unit.sent(l));
+            work.dropped += since(&drops::of_lane);
+            work.redirected += since(&|l| l.redirected);
+            work.frames += since(&|l| l.aligned + l.redirected);
         }
+        let own = |w: &WorkerReport| drops::of_worker(w) - w.lanes.iter().map(drops::of_lane).sum::<u64>();
+        let then = before.workers.iter().find(|w| w.worker == worker.worker).map_or(u64::MAX, own);
+        work.dropped += own(worker).saturating_sub(then);
         work
-    }
-
-    /// The difference to `before`. A lane that moved takes its counters along, so a difference may be negative; it is shown as 0.
-    fn since(self, before: Self) -> Self {
-        Self {
-            received: self.received.saturating_sub(before.received),
-            sent: self.sent.saturating_sub(before.sent),
-            dropped: self.dropped.saturating_sub(before.dropped),
-            redirected: self.redirected.saturating_sub(before.redirected),
-            frames: self.frames.saturating_sub(before.frames),
-        }
     }
 }
 
@@ -139,9 +139,7 @@ impl Show {
         let second = took.as_secs_f64().max(1e-9);
         let [received, sent] = self.unit.columns();
         for worker in &after.workers {
-            let then = before.workers.iter().find(|w| w.worker == worker.worker);
-            let then = then.map(|w| Work::of(self.unit, w)).unwrap_or_default();
-            let work = Work::of(self.unit, worker).since(then);
+            let work = Work::between(self.unit, before, worker);
             let rate = (work.received as f64 / second).round() as u64;
             if self.json {
                 let mut line = json!({
