@@ -239,6 +239,22 @@ fn lanes_may_move_by_themselves() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("[possible values: even, pack]"), "{wrong:?}");
 }
 
+/// Packets of kernel sockets are the kernel's: who would capture them or watch their flows is told so, and no file is made.
+#[test]
+fn packets_of_the_kernel_are_not_ours_to_show() {
+    let scratch = Scratch::new("kernels");
+    let (free, control, file) = (free_port(), scratch.path("control"), scratch.path("some.pcapng"));
+    let serve =
+        format!("serve udp-echo --link kernel --addr 127.0.0.1 --port {free} --no-pin --control {control}");
+    let (service, _) = start(command(&serve));
+    for what in [format!("capture {file}"), "flows on".into()] {
+        let said = refused(&format!("{what} --control {control}"));
+        assert!(said.contains("packets of kernel sockets are the kernel's"), "{said}");
+    }
+    assert!(!std::path::Path::new(&file).exists());
+    service.interrupt();
+}
+
 /// A lane that moves takes its counters along: the lines of `--interval` count each datagram once all the same.
 #[test]
 fn a_lane_that_moves_is_counted_once() {

@@ -129,7 +129,7 @@ fn options(start: &CaptureStart, handle: &Handle) -> Result<CaptureOptions, Stri
         return Err(format!("{}: must be a path from the root on", start.path.display()));
     }
     let hosts = handle.hosts();
-    if hosts.iter().all(|host| host.links.is_empty()) {
+    if hosts.iter().all(|host| host.kernel) {
         return Err("packets of kernel sockets are the kernel's: capture them with tcpdump".into());
     }
     let named = |name: &String| {

@@ -88,7 +88,7 @@ pub struct FlowRow {
 
 /// Switches the watching on or off.
 pub(super) fn watch(asked: &WatchRequest, handle: &Handle) -> Result<(), String> {
-    if handle.hosts().iter().all(|host| host.links.is_empty()) {
+    if handle.hosts().iter().all(|host| host.kernel) {
         return Err("packets of kernel sockets are the kernel's: flows are watched on links of ours".into());
     }
     if asked.flows.is_some_and(|flows| !(8..=1 << 20).contains(&flows)) {

@@ -58,6 +58,8 @@ pub struct HostInfo {
     pub rss: Arc<Rss>,
     /// Its links in the order of its interfaces, with how packets come and go where there are several ways.
     pub links: Vec<String>,
+    /// Whether its packets are the kernel's: it has no link of ours.
+    pub(crate) kernel: bool,
     first_lane: u32,
 }
 
@@ -71,7 +73,8 @@ impl Handle {
     ) -> Self {
         let mut first_lane = 0;
         let infos = hosts.iter().zip(links).map(|(host, links)| {
-            let info = HostInfo { name: host.name.clone(), rss: host.rss.clone(), links, first_lane };
+            let (name, rss, kernel) = (host.name.clone(), host.rss.clone(), host.kernel);
+            let info = HostInfo { name, rss, links, kernel, first_lane };
             first_lane += host.rss.buckets.len() as u32;
             info
         });
