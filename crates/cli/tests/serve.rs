@@ -247,7 +247,7 @@ fn packets_of_the_kernel_are_not_ours_to_show() {
     let serve =
         format!("serve udp-echo --link kernel --addr 127.0.0.1 --port {free} --no-pin --control {control}");
     let (service, _) = start(command(&serve));
-    for what in [format!("capture {file}"), "flows on".into()] {
+    for what in [format!("capture {file} --for 1s"), "flows on".into()] {
         let said = refused(&format!("{what} --control {control}"));
         assert!(said.contains("packets of kernel sockets are the kernel's"), "{said}");
     }
