@@ -16,7 +16,7 @@ use anyhow::{Context, bail, ensure};
 use flowlane_rss::{Flow, Protocol};
 use flowlane_stack::wire::{classify, classify_ip};
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 /// Largest block or packet.
@@ -91,7 +91,10 @@ pub(crate) fn read(path: &Path, each: impl FnMut(Captured)) -> anyhow::Result<Co
 
 fn from(mut file: impl Read, each: impl FnMut(Captured)) -> anyhow::Result<Contents> {
     let mut magic = [0; 4];
-    file.read_exact(&mut magic).context("empty: not a capture file")?;
+    file.read_exact(&mut magic).map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof => anyhow::anyhow!("empty: not a capture file"),
+        _ => e.into(),
+    })?;
     match u32::from_be_bytes(magic) {
         SECTION => {
             Blocks { file, big: false, interfaces: Vec::new(), contents: Contents::default() }.read(each)

@@ -11,6 +11,7 @@ mod capture;
 mod color;
 mod commands;
 mod cpus;
+mod description;
 mod discovery;
 mod drops;
 mod examples;

@@ -133,6 +133,7 @@ fn bad_arguments_get_one_line_and_2() {
         (&[url, "--fail", "speed > 3"], "speed"),
         (&[url, "--save", "/no/such/dir/x.json"], "/no/such/dir"),
         (&["--scenario", "/no/such/file"], "/no/such/file"),
+        (&["--scenario", "/dev/zero"], "larger than 16 MiB"),
         (&[url, "--scenario", "x", "--poisson", "--rate", "5"], "--poisson"),
         (&["https://127.0.0.1/", "--ca", "/no/such/file"], "/no/such/file"),
     ] {
@@ -262,6 +263,12 @@ fn a_scenario_file_with_another_target() {
     std::fs::remove_file(&page).unwrap();
     std::fs::write(&path, "[[pool]]\nrate = 5\n").unwrap();
     refused(&["--scenario", named], "line 2, column 8");
+
+    // A run that measures nothing has no figures.
+    let unmeasured = "[[phase]]\nname = 'warm-up'\nduration = '1s'\n\
+        [[pool]]\nname = 'all'\nconnections = 1\ntarget = [{ url = 'http://127.0.0.1:9/' }]\nrequest = [{ path = '/' }]\n";
+    std::fs::write(&path, unmeasured).unwrap();
+    refused(&["--scenario", named], "no phase is measured");
     std::fs::remove_file(&path).unwrap();
 }
 

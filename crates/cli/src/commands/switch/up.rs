@@ -118,7 +118,7 @@ impl Up {
         }
         let mut config = match &self.file {
             Some(path) => {
-                let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+                let text = crate::description::read(path)?;
                 file::read(&text).with_context(|| path.display().to_string())?
             }
             None if given.is_empty() => bail!("no ports: give --port p1=tap:a --port p2=tap:b, or a file"),

@@ -23,6 +23,11 @@ impl Plan {
         if self.duration().is_zero() {
             return bad("the run lasts no time: give a duration".into());
         }
+        if !self.phases.iter().any(|phase| phase.measured && !phase.duration.is_zero()) {
+            return bad(
+                "no phase is measured, so there would be no figures: write measured = true in one".into()
+            );
+        }
         if self.timeout.is_zero() {
             return bad("a timeout of nothing lets nobody answer".into());
         }

@@ -139,7 +139,7 @@ impl Http {
             return Ok((self.asked.plan(&self.urls, &self.place.clients, seed)?, Said::default()));
         };
         let in_file = || file.display().to_string();
-        let text = std::fs::read_to_string(file).with_context(in_file)?;
+        let text = crate::description::read(file)?;
         let scenario = Scenario::parse(&text).with_context(in_file)?;
         let plan = scenario.plan(&self.urls, seed, file.parent().filter(|p| *p != Path::new("")));
         let mut plan = plan.with_context(in_file)?;
