@@ -1,7 +1,7 @@
 //! What is refused, with one line and before anything exists.
 
 use crate::kit::*;
-use flowlane_testnet::Namespace;
+use flowlane_testnet::{Namespace, Scratch};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -35,6 +35,19 @@ fn bad_arguments_are_refused() {
     assert!(refused("epair set --control /nowhere/at/all").contains("nothing to set"));
     let said = refused("epair show --control /nowhere/at/all");
     assert!(said.contains("no instance answers there"), "{said}");
+}
+
+/// Without a pair there is nothing to ask, which is a matter of what was typed: 2, as of `stat` and `switch`.
+#[test]
+fn no_pair_to_ask() {
+    let scratch = Scratch::new("no-pair");
+    for what in ["show", "down", "set --loss 1%"] {
+        let output =
+            command(&format!("epair {what}")).env("XDG_RUNTIME_DIR", scratch.dir()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{what}: {said}");
+        assert!(said.contains("no pair of this user answers"), "{what}: {said}");
+    }
 }
 
 #[test]

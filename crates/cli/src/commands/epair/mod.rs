@@ -7,7 +7,6 @@ mod ask;
 mod rules;
 mod text;
 
-use crate::exit::Missed;
 use crate::interrupt;
 use crate::say::say;
 use crate::stdout;
@@ -262,7 +261,7 @@ fn find(path: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let mut found = control::instances_of(KIND);
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => bail!(Missed("no pair of this user answers: was it started with --control?".to_owned())),
+        0 => bail!("no pair of this user answers: start one with --control, or name its socket here"),
         _ => {
             let lines: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
             bail!("several pairs answer, name one with --control: {}", lines.join(", "))
