@@ -7,8 +7,9 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::io::{BufRead, BufReader, Read};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,22 +30,40 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A port that neither TCP nor UDP has at this moment on the loopback.
+/// A port that nobody has at this moment, neither for TCP nor for UDP and on no address.
 ///
-/// Another program may take it before the one that it is meant for. It is for programs that cannot have the kernel choose, such as services
-/// whose lanes share one port; whatever can listen at port 0 and say where it is does that.
+/// It is below those that the kernel gives away (by default from 32,768 on), so that no connection of another test gets it before the program that
+/// it is meant for. Programs that can listen at port 0 and say where they are do that.
 ///
 /// # Panics
-/// If no socket can be bound to the loopback.
+/// If there is none.
 #[must_use]
 pub fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of the loopback");
-        let port = listener.local_addr().expect("it is bound").port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+    const FIRST: u32 = 10_000;
+    const PORTS: u32 = 22_000;
+    // Coprime to the number of ports, so that all come in turn; those of one process lie apart from those of the next.
+    const STEP: u32 = 7_919;
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let from = std::process::id().wrapping_mul(613);
+    for _ in 0..PORTS {
+        let turn = TURN.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP);
+        let port = (FIRST + from.wrapping_add(turn) % PORTS) as u16;
+        if is_free(port) {
             return port;
         }
     }
+    panic!("no port is free");
+}
+
+fn is_free(port: u16) -> bool {
+    let v4 = (Ipv4Addr::UNSPECIFIED, port);
+    let v6 = (Ipv6Addr::UNSPECIFIED, port);
+    // Where there is no IPv6, nobody has the port there.
+    let has_v6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+    // A socket of IPv6's any address has IPv4's, too; so each is closed before the next is bound.
+    TcpListener::bind(v4).is_ok()
+        && UdpSocket::bind(v4).is_ok()
+        && (!has_v6 || TcpListener::bind(v6).is_ok() && UdpSocket::bind(v6).is_ok())
 }
 
 /// A program that runs. Killed on drop.
@@ -247,6 +266,17 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdin(Stdio::null());
         command
+    }
+
+    #[test]
+    fn a_port_that_somebody_has_is_not_free() {
+        let port = free_port();
+        assert!(port < 32_768 && is_free(port) && free_port() != port);
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        assert!(!is_free(port), "it has it on one address");
+        drop(listener);
+        let _socket = UdpSocket::bind(("0.0.0.0", port)).unwrap();
+        assert!(!is_free(port), "it has it for UDP");
     }
 
     #[test]

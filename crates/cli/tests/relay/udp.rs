@@ -10,12 +10,7 @@ use std::sync::mpsc::channel;
 const LOCAL: [u8; 4] = [127, 0, 0, 1];
 
 fn start(targets: &[SocketAddr], more: &str) -> Relay {
-    let port = loop {
-        let port = free_port();
-        if UdpSocket::bind(("0.0.0.0", port)).is_ok() {
-            break port;
-        }
-    };
+    let port = free_port();
     let to: String = targets.iter().map(|t| format!("--to {t} ")).collect();
     let workers = if more.contains("--workers") { "" } else { "--workers 2" };
     let arguments = format!("serve relay --udp {to} --port {port} {workers} --no-pin --json {more}");
