@@ -59,7 +59,7 @@ pub struct HostInfo {
     /// Its links in the order of its interfaces, with how packets come and go where there are several ways.
     pub links: Vec<String>,
     /// Whether its packets are the kernel's: it has no link of ours.
-    pub(crate) kernel: bool,
+    pub kernel: bool,
     first_lane: u32,
 }
 
