@@ -30,8 +30,8 @@ counters! {
     fast_opened: "fast-opened", "of these, attempts with data in their SYN (Fast Open)";
     connected: "connected", "attempts that succeeded";
     connect_failed: "connect-failed", "attempts that failed";
-    home_ports: "home-ports", "attempts and UDP sockets at ports whose answers hash to their lane";
-    ports_elsewhere: "ports-elsewhere", "attempts and UDP sockets at others because no such port was free";
+    home_ports: "home-ports", "attempts, UDP sockets at a port whose answers hash to their lane";
+    ports_elsewhere: "ports-elsewhere", "attempts, UDP sockets at another port as no such was free";
     closed: "closed", "connections closed";
     ended_badly: "ended-badly", "connections reset, timed out or cut off";
     reads: "reads", "reads that brought bytes or the end of a stream";
