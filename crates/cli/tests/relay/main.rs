@@ -241,6 +241,7 @@ fn bad_arguments() {
         (&format!("--to 127.0.0.1:{free} --port {free}"), "the relay itself"),
         (&format!("--to 127.0.0.1:{free} --port {free} --addr 127.0.0.1/8"), "the relay itself"),
         ("--to 127.0.0.1:1 --health 1ms", "--health"),
+        ("--to [fe80::1]:1", "--to [fe80::1]:1: fe80::1 is link-local"),
         ("--to 127.0.0.1:1 --connect-timeout 0s", "--connect-timeout"),
         ("--to 127.0.0.1:1 --max-connections 0", "--max-connections"),
         ("--to 127.0.0.1:1 --balance best", "--balance"),

@@ -203,9 +203,10 @@ impl Host {
     }
 
     /// Outgoing connections of a host made by [`Host::kernel`], and its connected sockets of datagrams, take a source port whose answers hash,
-    /// by the host's [`Rss`], to the lane that makes them, if the program chooses none. Where the host has its card's `Rss` ([`Rss::of_card`]) and its buckets' workers the processors of the queues,
-    /// answers arrive where they are read. It costs a few system calls for each. `home-ports` and `ports-elsewhere` of
-    /// [`KernelStats`](crate::KernelStats) count how often that was possible. (On our own stack it is always so.)
+    /// by the host's [`Rss`], to the lane that makes them, if the program chooses none. Where the host has its card's `Rss` ([`Rss::of_card`])
+    /// and its buckets' workers the processors of the queues, answers arrive where they are read. It costs a few system calls for each.
+    /// `home-ports` and `ports-elsewhere` of [`KernelStats`](crate::KernelStats) count how often that was possible. (On our own stack it is
+    /// always so.)
     #[must_use]
     pub fn home_ports(mut self, home: bool) -> Self {
         self.home_ports = home;

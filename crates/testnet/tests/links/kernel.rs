@@ -14,17 +14,20 @@ use std::time::Duration;
 const PORT: u16 = 7007;
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
 
+/// Sends every datagram back that comes to the port, to whichever address.
+async fn echoing() {
+    let socket = UdpSocket::on_port(PORT).unwrap();
+    let mut batch = Vec::new();
+    loop {
+        socket.recv_batch(&mut batch, 64).await.unwrap();
+        socket.reply_batch(&mut batch).await.unwrap();
+    }
+}
+
 /// An echo on every address of a namespace, one worker.
 fn echo() -> Runtime {
     let mut builder = Runtime::builder().pin(false);
-    builder.host(Host::kernel("echo", Arc::new(Rss::new(Key::MICROSOFT, 1)), || async {
-        let socket = UdpSocket::on_port(PORT).unwrap();
-        let mut batch = Vec::new();
-        loop {
-            socket.recv_batch(&mut batch, 64).await.unwrap();
-            socket.reply_batch(&mut batch).await.unwrap();
-        }
-    }));
+    builder.host(Host::kernel("echo", Arc::new(Rss::new(Key::MICROSOFT, 1)), echoing));
     builder.start().unwrap()
 }
 
@@ -288,15 +291,7 @@ fn datagrams_at_home(client: &Namespace, server: &Namespace, home: bool) -> u64 
         builder.host(host);
         builder.start().unwrap()
     };
-    let echo = || async {
-        let socket = UdpSocket::on_port(PORT).unwrap();
-        let mut batch = Vec::new();
-        loop {
-            socket.recv_batch(&mut batch, 64).await.unwrap();
-            socket.reply_batch(&mut batch).await.unwrap();
-        }
-    };
-    let serving = server.run(|| start(Host::kernel("server", rss(), echo).steer(Steer::Hash))).unwrap();
+    let serving = server.run(|| start(Host::kernel("server", rss(), echoing).steer(Steer::Hash))).unwrap();
     let (say, said) = std::sync::mpsc::channel();
     let main = move || {
         let say = say.clone();

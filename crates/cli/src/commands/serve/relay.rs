@@ -3,11 +3,12 @@
 use super::flows::Flows;
 use super::plan::{self, FromKernel, Plan};
 use super::{Event, Service, tcp};
+use crate::address;
 use crate::fast_open;
 use crate::say::say;
 use crate::stdout;
 use crate::units;
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
 use flowlane::stack_stats::Counters;
 use flowlane::stats::{RelayCounts, Report, TargetStats};
@@ -215,7 +216,9 @@ fn check_target(plan: &Plan, to: SocketAddr, by_kernel: bool) -> anyhow::Result<
     let own =
         ours(to.ip()) && plan.from_kernel.is_none() || all && std::net::UdpSocket::bind((to.ip(), 0)).is_ok();
     ensure!(to.port() != plan.port || !own, "--to {to}: is the relay itself (see --port)");
-    if !plan.link.is_kernel() && !by_kernel {
+    if plan.link.is_kernel() || by_kernel {
+        address::for_kernel(to.ip()).with_context(|| format!("--to {to}"))?;
+    } else {
         let family = plan.addresses.iter().any(|a| a.address().is_ipv4() == to.is_ipv4());
         ensure!(family, "--to {to}: none of our addresses (--addr) is of its family");
     }
