@@ -15,7 +15,7 @@
 //! ```
 //!
 //! `DIRECTORY` is where the copy goes. With `--only` only guards whose text, file or test has the word; with `--show` also which
-//! tests noticed.
+//! tests noticed and after how long.
 
 mod copy;
 mod list;

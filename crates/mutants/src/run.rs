@@ -24,16 +24,21 @@ pub(crate) fn all(copy: &Path, guards: &[&Guard], show: bool) -> Result<bool, St
     let begin = Instant::now();
     let missed = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    // Many a broken guard is noticed by something that does not come, so its test is idle until it gives up.
+    let workers = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(guard) = guards.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let at = guards.iter().position(|other| other.number == guard.number).unwrap_or(0);
+                    let begin = Instant::now();
                     let noticed =
                         tests[at].iter().find_map(|(program, names)| run(program, names, guard.number).err());
+                    let took = begin.elapsed().as_secs_f32();
                     match noticed {
-                        Some(by) if show => println!("{}: {}: {by}", guard.line, guard.text[1].trim()),
+                        Some(by) if show => {
+                            println!("{}: {}: {by}: {took:.1} s", guard.line, guard.text[1].trim());
+                        }
                         Some(_) => {}
                         None => missed.lock().unwrap_or_else(PoisonError::into_inner).push(*guard),
                     }

@@ -1,6 +1,6 @@
 //! The guest: what it is told to do, and the programs that run in it.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Guest {
     wire: BufReader<UnixStream>,
     number: u64,
+    /// Why nothing can be asked any more: the guest has ended, or its shell is stuck.
+    lost: Option<String>,
 }
 
 /// What a command in the guest came to.
@@ -49,34 +51,40 @@ impl Guest {
 
     fn connect(path: &str) -> Self {
         let wire = UnixStream::connect(path).unwrap_or_else(|e| panic!("{path}: {e}"));
-        let mut guest = Self { wire: BufReader::new(wire), number: 0 };
+        let mut guest = Self { wire: BufReader::new(wire), number: 0, lost: None };
         // What is said before its shell listens is lost, so it is asked until it answers.
         let deadline = Instant::now() + PATIENCE;
-        while guest.ask("true", Duration::from_secs(2)).is_none() {
-            assert!(Instant::now() < deadline, "the guest did not come up in {PATIENCE:?}");
+        while let Err(e) = guest.ask("true", Duration::from_secs(2)) {
+            let late = Instant::now() >= deadline || e.kind() != ErrorKind::TimedOut;
+            assert!(!late, "the guest did not come up: {e}");
         }
         guest
     }
 
-    /// Has the guest's shell run `command`; `None` if it has not finished after `patience`.
-    fn ask(&mut self, command: &str, patience: Duration) -> Option<Done> {
+    /// Has the guest's shell run `command`; [`ErrorKind::TimedOut`] if it has not finished after `patience`.
+    fn ask(&mut self, command: &str, patience: Duration) -> io::Result<Done> {
         assert!(!command.contains('\n'), "one line at a time");
         self.number += 1;
         let end = format!("@done {} ", self.number);
-        self.wire.get_mut().write_all(format!("{} {command}\n", self.number).as_bytes()).unwrap();
-        self.wire.get_ref().set_read_timeout(Some(patience)).unwrap();
+        self.wire.get_mut().write_all(format!("{} {command}\n", self.number).as_bytes())?;
+        self.wire.get_ref().set_read_timeout(Some(patience))?;
         let mut said = Vec::<u8>::new();
         loop {
             let begin = said.len();
             // A read that ran into the limit keeps what it got; that is of a question whose answer nobody waits for.
-            if self.wire.read_until(b'\n', &mut said).ok()? == 0 {
-                panic!("the guest is gone");
+            match self.wire.read_until(b'\n', &mut said) {
+                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "it has ended")),
+                Ok(_) => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    return Err(io::Error::new(ErrorKind::TimedOut, format!("no end after {patience:?}")));
+                }
+                Err(e) => return Err(e),
             }
             let line = String::from_utf8_lossy(&said[begin..]).into_owned();
             if let Some(code) = line.strip_prefix(&end) {
                 said.truncate(begin);
                 let code = code.trim().parse().unwrap();
-                return Some(Done { code, said: String::from_utf8_lossy(&said).trim_end().to_owned() });
+                return Ok(Done { code, said: String::from_utf8_lossy(&said).trim_end().to_owned() });
             }
             if line.starts_with("@done ") {
                 said.clear();
@@ -84,10 +92,16 @@ impl Guest {
         }
     }
 
-    /// Has the guest's shell run `command`, one line.
+    /// Has the guest's shell run `command`, one line. Once that failed nothing is asked any more: each further test would
+    /// wait as long.
     pub(crate) fn run(&mut self, command: &str) -> Done {
-        self.ask(command, PATIENCE)
-            .unwrap_or_else(|| panic!("in the guest: {command}: no end after {PATIENCE:?}"))
+        if self.lost.is_none() {
+            match self.ask(command, PATIENCE) {
+                Ok(done) => return done,
+                Err(e) => self.lost = Some(format!("{command}: {e}")),
+            }
+        }
+        panic!("the guest is lost: {}", self.lost.as_deref().unwrap_or_default())
     }
 
     /// As [`Guest::run`], of what has to succeed: what it said.
