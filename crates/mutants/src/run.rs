@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A test program that runs longer has noticed something: without its bound a loop may not end.
-const LONGEST: Duration = Duration::from_secs(180);
+/// For everything that is named, with nothing broken.
+const WHOLE: Duration = Duration::from_secs(300);
+/// A guard's tests that run longer have noticed something: without its bound a loop may not end.
+const LONGEST: Duration = Duration::from_secs(60);
 
 type Tests = BTreeMap<PathBuf, Vec<String>>;
 
@@ -165,11 +167,12 @@ fn whole(tests: &[Tests]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs tests with a guard broken; who failed.
+/// Runs tests with a guard broken, or none if its number is 0; who failed.
 fn run(program: &Path, names: &[String], number: u32) -> Result<(), String> {
     let output = program.with_extension(format!("mutant-{number}"));
     let file = fs::File::create(&output).map_err(|e| e.to_string())?;
     let errors = file.try_clone().map_err(|e| e.to_string())?;
+    let longest = if number == 0 { WHOLE } else { LONGEST };
     let begin = Instant::now();
     let mut child = Command::new(program)
         .args(names)
@@ -184,7 +187,7 @@ fn run(program: &Path, names: &[String], number: u32) -> Result<(), String> {
         if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
             break Some(status);
         }
-        if begin.elapsed() > LONGEST {
+        if begin.elapsed() > longest {
             let _ = child.kill();
             let _ = child.wait();
             break None;
@@ -195,7 +198,7 @@ fn run(program: &Path, names: &[String], number: u32) -> Result<(), String> {
     let _ = fs::remove_file(&output);
     match status {
         Some(status) if status.success() => Ok(()),
-        None => Err(format!("not done after {} s", LONGEST.as_secs())),
+        None => Err(format!("not done after {} s", longest.as_secs())),
         Some(status) => {
             let failed: Vec<&str> = text
                 .lines()
