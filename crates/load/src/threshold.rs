@@ -6,7 +6,7 @@
 //! * times: percentiles of latency (`p50`, `p99.9`, any `pNN`), `mean` and `max`, and the same of other times behind their
 //!   names: `slip-p99`, `service-p99`, `connect-max`, `tls-p99`, `first-byte-p99`, `last-byte-p99`;
 //! * counts, as numbers or as a share: `errors` (or `failed`), any kind of error (`timeout`, `reset`, `lost`, ...), `late`, `reordered`,
-//!   `duplicates`, `strays`, `unsent`, `held-up` of what was sent; `404` or `5xx` of what was answered; `connections-failed`
+//!   `duplicates`, `strays`, `unsent`, `held-up` of what was tried; `404` or `5xx` of what was answered; `connections-failed`
 //!   of the connections that were tried; of TCP's connections `begun`, `completed`, `standing`, `unfinished`, and `resent`;
 //! * rates per second: `rate` (answers), `sent-rate`, `connection-rate`; in bits per second, `written` and `read`.
 
@@ -360,7 +360,7 @@ fn count(part: &Part, name: &str) -> (u64, u64) {
         };
         return (count, counts.answered);
     }
-    (counts.named(name), counts.sent.max(counts.failed))
+    (counts.named(name), counts.tried())
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ impl Run {
         }
         let failed = self.total.counts.failed;
         if failures_count && failed > 0 && !thresholds.iter().any(Threshold::is_about_all_errors) {
-            let tried = self.total.counts.sent.max(failed);
+            let tried = self.total.counts.tried();
             self.failed.push(format!(
                 "{} of {} requests failed (--fail 'errors > SHARE' says what may be)",
                 crate::units::show_count(failed),

@@ -66,6 +66,9 @@ impl ErrorKind {
         Self::Other,
     ];
 
+    /// Those of an answer that is complete and wrong: the request counts as answered as well.
+    pub const OF_ANSWERS: [Self; 3] = [Self::Status, Self::Length, Self::Content];
+
     /// Its name in reports and thresholds.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use flowlane::metrics::steering::QueueSteering;
 
+use super::kinds::ErrorKind;
 use super::periods::Period;
 use super::times::Times;
 use super::usage::Generator;
@@ -327,10 +328,19 @@ impl Counts {
         }
     }
 
-    /// Errors as a share of the requests sent, or of the errors if these are more; 0 to 1.
+    /// Requests that were answered or failed, each once: one with a complete but wrong answer is both. A request whose connection was
+    /// refused was never sent, so these can be more than were sent; where nothing answers it is what was sent.
+    #[must_use]
+    pub fn tried(&self) -> u64 {
+        let wrong = ErrorKind::OF_ANSWERS.map(|kind| self.errors.get(kind.name()).map_or(0, |e| e.count));
+        let done = (self.answered + self.failed).saturating_sub(wrong.iter().sum());
+        done.max(self.failed).max(self.sent)
+    }
+
+    /// Errors as a share of the requests tried; 0 to 1.
     #[must_use]
     pub fn error_share(&self) -> f64 {
-        let tried = self.sent.max(self.failed);
+        let tried = self.tried();
         if tried == 0 { 0.0 } else { self.failed as f64 / tried as f64 }
     }
 }

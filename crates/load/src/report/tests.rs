@@ -372,3 +372,51 @@ fn failures_fail_a_run_unless_told_otherwise() {
     let nothing = join(About { failures_count: true, ..about(1) }, &[]);
     assert!(!nothing.ok, "nothing was sent");
 }
+
+/// A run in which so many requests are sent and answered, so many of these wrongly, and so many connections are refused.
+fn refusing(sent: u64, answered: u64, wrong: u64, refused: u64, fail: &str) -> Run {
+    let mut recorder = Recorder::new(0, 0, 1, Span::all(START));
+    for n in 0..sent {
+        let now = START + n;
+        recorder.sent(now, now, 10);
+        if n < answered {
+            recorder.answered(&Sample { intended: now, sent: now, first_byte: now, done: now, code: 200 });
+        }
+        if n < wrong {
+            let kind = ErrorKind::OF_ANSWERS[n as usize % ErrorKind::OF_ANSWERS.len()];
+            recorder.error(now, now, kind, || "not as expected");
+        }
+    }
+    (0..refused).for_each(|n| recorder.error(START + n, START + n, ErrorKind::Refused, || "refused"));
+    let thresholds = vec![fail.parse().unwrap()];
+    join(About { failures_count: true, thresholds, ..about(1) }, &[recorder.finish(START + SECOND)])
+}
+
+#[test]
+fn the_share_of_failures_is_of_the_requests_tried() {
+    for (run, measured, share) in [
+        // Refused connections are no requests sent.
+        (refusing(847, 847, 0, 1608, "errors > 70%"), "65.499% (1 608 of 2 455)", "65.4990 %"),
+        (refusing(847, 847, 0, 1608, "refused > 70%"), "65.499% (1 608 of 2 455)", "65.4990 %"),
+        // A wrong answer is one request.
+        (refusing(100, 100, 40, 0, "errors > 70%"), "40.000% (40 of 100)", "40.0000 %"),
+        (refusing(100, 100, 100, 100, "errors > 100%"), "100.000% (200 of 200)", "100.0000 %"),
+        (refusing(0, 0, 0, 5, "errors > 100%"), "100.000% (5 of 5)", "100.0000 %"),
+        // Nobody waits for answers.
+        (refusing(1000, 0, 0, 5, "errors > 70%"), "0.500% (5 of 1 000)", "0.5000 %"),
+    ] {
+        assert!(run.total.counts.error_share() <= 1.0, "{measured}");
+        let verdict = &run.thresholds[0];
+        assert_eq!((verdict.measured.as_str(), verdict.failed), (measured, false), "{}", verdict.threshold);
+        let (mut table, mut page) = (Vec::new(), Vec::new());
+        text::table(&run, &mut table).unwrap();
+        html::page(&run, &mut page).unwrap();
+        let (table, page) = (String::from_utf8(table).unwrap(), String::from_utf8(page).unwrap());
+        let line = table.lines().find(|l| l.contains("failed ")).unwrap();
+        assert!(line.ends_with(share), "{line}");
+        let card = format!("errors</span><strong>{:.3} %", run.total.counts.error_share() * 100.0);
+        assert!(page.contains(&card), "{card}");
+    }
+    let run = refusing(847, 847, 0, 1608, "p99 > 1s");
+    assert!(run.failed.iter().any(|f| f.starts_with("1 608 of 2 455 requests failed")), "{:?}", run.failed);
+}

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane_load::report::compare::{Bounds, Compared, Finding, Method, Metric, compare};
+use flowlane_load::report::model::Counts;
 use flowlane_load::report::text::{plain, wrapped};
 use flowlane_load::report::{Run, files};
 use serde::Serialize;
@@ -173,9 +174,9 @@ fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
         warnings.push(format!("in {late} of the runs the generator did not keep its schedule"));
     }
     let failing = |runs: &[Run]| {
-        let (failed, sent) =
-            runs.iter().fold((0, 0), |(f, s), r| (f + r.total.counts.failed, s + r.total.counts.sent));
-        if sent == 0 { 0.0 } else { failed as f64 / sent as f64 }
+        let mut counts = Counts::default();
+        runs.iter().for_each(|r| counts.add(&r.total.counts));
+        counts.error_share()
     };
     let (errors_a, errors_b) = (failing(a), failing(b));
     if (errors_a - errors_b).abs() > 0.001 {
