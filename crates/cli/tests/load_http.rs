@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane::control;
+use flowlane_testnet::Scratch;
 use serde_json::Value;
 
 fn command(arguments: &[&str]) -> Command {
@@ -105,6 +106,8 @@ fn bad_arguments_get_one_line_and_2() {
         (&[url, "-H", "a b: c"], "no header"),
         (&[url, "-X", "GE T"], "no method"),
         (&[url, "--body-file", "/no/such/file"], "/no/such/file"),
+        (&[url, "--body-file", "/dev/zero"], "--body-file /dev/zero: neither a file nor a pipe"),
+        (&[url, "--body-file", "/"], "--body-file /: is a directory"),
         (&[url, "--expect-status", "20"], "statuses"),
         (&[url, "--expect-sha256", "abc"], "SHA-256"),
         (&[url, "--pipeline", "0"], "0"),
@@ -139,6 +142,24 @@ fn bad_arguments_get_one_line_and_2() {
     ] {
         refused(arguments, word);
     }
+}
+
+/// A body is kept in memory: what is too large is refused, whether its length is known before or not.
+#[test]
+fn a_body_of_a_file_has_an_end() {
+    let url = "http://127.0.0.1:9/";
+    let dir = Scratch::new("load-http-body");
+    let long = dir.path("long");
+    // Nothing is written, so it takes no room.
+    std::fs::File::create(&long).unwrap().set_len((1 << 30) + 1).unwrap();
+    refused(&[url, "--body-file", &long], "larger than 1 GiB");
+    let scenario = dir.path("long.toml");
+    let pool =
+        format!("[[pool]]\ntarget = [{{ url = \"{url}\" }}]\nrequest = [{{ body-file = \"long\" }}]\n");
+    std::fs::write(&scenario, &pool).unwrap();
+    refused(&["--scenario", &scenario], "line 3, column 26");
+    std::fs::write(&scenario, pool.replace("long", "/dev/zero")).unwrap();
+    refused(&["--scenario", &scenario], "neither a file nor a pipe");
 }
 
 #[test]

@@ -235,12 +235,7 @@ impl Cx<'_> {
             (_, Some(size), _) => Body::Generated(self.read(size, units::size)? as u64),
             (_, _, Some(file)) if self.wish.resolve => {
                 let path = self.path(file.get_ref());
-                Body::Bytes(
-                    self.read(file, |_| {
-                        std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))
-                    })?
-                    .into(),
-                )
+                self.read(file, |_| Body::of_file(&path).map_err(|e| format!("{}: {e}", path.display())))?
             }
             _ => Body::None,
         };

@@ -7,7 +7,11 @@ mod validity;
 
 pub use validity::BadPlan;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -217,6 +221,31 @@ pub enum Body {
 }
 
 impl Body {
+    /// Most bytes that a file may have: it is kept in memory.
+    pub const LARGEST_FILE: u64 = 1 << 30;
+
+    /// The content of a regular file or of a pipe.
+    ///
+    /// # Errors
+    /// It cannot be read, is something else (a device such as `/dev/zero` has no end), or is larger than [`Body::LARGEST_FILE`].
+    pub fn of_file(path: &Path) -> io::Result<Self> {
+        let kind = std::fs::metadata(path)?;
+        if kind.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !kind.is_file() && !kind.file_type().is_fifo() {
+            return Err(io::Error::other("neither a file nor a pipe: a device may have no end"));
+        }
+        let mut content = Vec::new();
+        if kind.len() <= Self::LARGEST_FILE {
+            File::open(path)?.take(Self::LARGEST_FILE + 1).read_to_end(&mut content)?;
+        }
+        if kind.len().max(content.len() as u64) > Self::LARGEST_FILE {
+            return Err(io::Error::other("larger than 1 GiB, the most that a body may be read from a file"));
+        }
+        Ok(Self::Bytes(content.into()))
+    }
+
     /// Its length, bytes.
     #[must_use]
     pub fn len(&self) -> u64 {

@@ -88,7 +88,7 @@ pub(super) struct Asked {
     /// Request body: this many bytes of a pattern.
     #[arg(long, value_parser = units::size, conflicts_with_all = ["body_file", "scenario"])]
     body_size: Option<usize>,
-    /// Request body: the content of this file.
+    /// Request body: the content of this file or pipe, at most 1 GiB.
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
     body_file: Option<PathBuf>,
     /// Statuses that are not errors: 200, 2xx, 200-299, lists of these, or any [default: all below 400].
@@ -274,9 +274,9 @@ impl Asked {
         let body = match (&self.body, self.body_size, &self.body_file) {
             (Some(text), ..) => Body::Bytes(text.as_bytes().into()),
             (_, Some(size), _) => Body::Generated(size as u64),
-            (_, _, Some(file)) => Body::Bytes(
-                std::fs::read(file).with_context(|| format!("--body-file {}", file.display()))?.into(),
-            ),
+            (_, _, Some(file)) => {
+                Body::of_file(file).with_context(|| format!("--body-file {}", file.display()))?
+            }
             _ => Body::None,
         };
         let default = if body.is_empty() { "GET" } else { "POST" };
