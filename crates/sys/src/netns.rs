@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
@@ -10,9 +11,18 @@ use std::path::Path;
 /// # Errors
 /// `CAP_SYS_ADMIN` is missing, or the descriptor is not a network namespace.
 pub fn enter(namespace: BorrowedFd<'_>) -> Result<Entered> {
+    enter_named(namespace, "a network namespace")
+}
+
+fn enter_named(namespace: BorrowedFd<'_>, name: &str) -> Result<Entered> {
     let home = File::open("/proc/thread-self/ns/net")
         .map_err(|e| Error::from_io(e, "this thread's network namespace", "CAP_SYS_ADMIN"))?;
-    set(namespace)?;
+    set(namespace).map_err(|e| match e.raw_os_error() {
+        Some(libc::EINVAL) => Error::Invalid(format!(
+            "{name}: not a network namespace: give a name of 'ip netns', or a path such as /proc/PID/ns/net"
+        )),
+        _ => Error::from_io(e, format!("entering {name}"), "CAP_SYS_ADMIN"),
+    })?;
     Ok(Entered { home, on_this_thread: std::marker::PhantomData })
 }
 
@@ -24,15 +34,15 @@ pub fn enter_path(path: &Path) -> Result<Entered> {
     use std::os::fd::AsFd;
     let file = File::open(path)
         .map_err(|e| Error::from_io(e, format!("network namespace {}", path.display()), "CAP_SYS_ADMIN"))?;
-    enter(file.as_fd())
+    enter_named(file.as_fd(), &path.display().to_string())
 }
 
-fn set(namespace: BorrowedFd<'_>) -> Result<()> {
+fn set(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: no memory is involved.
     if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } == 0 {
         Ok(())
     } else {
-        Err(Error::last("entering a network namespace", "CAP_SYS_ADMIN"))
+        Err(io::Error::last_os_error())
     }
 }
 

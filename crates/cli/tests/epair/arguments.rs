@@ -59,6 +59,10 @@ fn names_and_namespaces_that_are_none() {
     assert!(said.contains("1 to 15 characters"), "{said}");
     let said = refused("epair up fl-a fl-b --netns-b fl-no-such-namespace");
     assert!(said.contains("there is no network namespace /run/netns/fl-no-such-namespace"), "{said}");
+    for path in ["/dev/null", "/proc/self/ns/uts"] {
+        let said = refused(&format!("epair up fl-a fl-b --netns-a {path}"));
+        assert!(said.contains(&format!("{path}: not a network namespace")), "{said}");
+    }
     let said = refused("epair up lo fl-b");
     assert!(said.contains("'lo' is taken"), "{said}");
     let space = Namespace::new(&format!("fl-epn-{}", std::process::id())).unwrap();
