@@ -216,6 +216,31 @@ fn the_control_socket_of_a_service() {
     assert!(!std::path::Path::new(&path).exists(), "removed at the end");
 }
 
+/// With one descriptor more each time, until they are enough: whatever lacks one says how that is mended.
+#[test]
+fn too_few_descriptors_for_the_control_socket() {
+    let scratch = Scratch::new("few-descriptors");
+    let (port, control) = (free_port(), scratch.path("control"));
+    let serve =
+        format!("serve udp-echo --link kernel --port {port} --no-pin --workers 1 --control {control}");
+    let mut of_control = 0;
+    for allowed in 6..64 {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &allowed.to_string()]);
+        limited.arg(env!("CARGO_BIN_EXE_flowlane")).args(serve.split_whitespace()).stdin(Stdio::null());
+        let mut service = Program::start(limited);
+        let said = service.says();
+        if said.contains(", control socket ") {
+            assert!(of_control > 0, "{allowed} are enough");
+            return;
+        }
+        assert_eq!(service.end().status.code(), Some(2), "{allowed}: {said}");
+        assert!(said.contains("no file descriptor is free: raise the limit with 'ulimit -n'"), "{said}");
+        of_control += usize::from(said.starts_with("flowlane: control socket "));
+    }
+    panic!("63 descriptors are too few");
+}
+
 /// `--rebalance`: so many buckets that lanes can move, a policy by name, and what it did in the summary.
 #[test]
 fn lanes_may_move_by_themselves() {

@@ -4,6 +4,8 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 
+use crate::error::mended;
+
 /// Why a view cannot be served over TCP: one line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -17,7 +19,7 @@ pub enum ListenError {
         address: SocketAddr,
     },
     /// The system refused.
-    #[error("{what} on {address}: {source}")]
+    #[error("{what} on {address}: {}", mended(.source))]
     System {
         /// What was to be served.
         what: &'static str,

@@ -44,6 +44,8 @@ mod web;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::error::mended;
+
 pub use captures::{CaptureRequest, CaptureStart, CaptureView};
 pub use change::{Change, CountRate, DropRate, LaneMove, LaneRate, QueueRate, Total, WorkerRate};
 pub use client::{ClientError, get, get_text, post};
@@ -90,7 +92,7 @@ pub enum ControlError {
         why: String,
     },
     /// The system refused.
-    #[error("control socket {}: {source}", .path.display())]
+    #[error("control socket {}: {}", .path.display(), mended(.source))]
     System {
         /// The socket's file.
         path: PathBuf,

@@ -2,6 +2,10 @@
 //!
 //! Each is a small enum of one operation, in one line that says what is wrong and how to mend it.
 
+use std::io;
+
+use flowlane_sys::kernel::socket::errno;
+
 mod open;
 mod socket;
 mod start;
@@ -11,3 +15,15 @@ pub use open::OpenError;
 pub use socket::SocketError;
 pub use start::StartError;
 pub use task::{Failed, SpawnError};
+
+/// What the kernel has no more of, and how it is mended.
+pub(crate) fn mended(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno::EMFILE) => SocketError::NoDescriptor.to_string(),
+        _ if error.kind() == io::ErrorKind::WouldBlock => {
+            "no thread may be made: raise the limit with 'ulimit -u', or that of the control group (pids.max)"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    }
+}

@@ -5,10 +5,9 @@ use std::net::IpAddr;
 
 use flowlane_stack::tunnel::TunnelError;
 use flowlane_sys::frame::MemoryError;
-use flowlane_sys::kernel::socket::errno;
 use flowlane_sys::words::counted;
 
-use super::{Failed, OpenError, SocketError};
+use super::{Failed, OpenError, mended};
 use crate::capture::CaptureError;
 
 /// Why a runtime could not be started.
@@ -99,16 +98,4 @@ pub enum StartError {
     /// Something else that the application does before the start failed.
     #[error("{0}")]
     Other(String),
-}
-
-/// What the kernel has no more of, and how it is mended.
-fn mended(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(errno::EMFILE) => SocketError::NoDescriptor.to_string(),
-        _ if error.kind() == io::ErrorKind::WouldBlock => {
-            "no thread may be made: raise the limit with 'ulimit -u', or that of the control group (pids.max)"
-                .to_owned()
-        }
-        _ => error.to_string(),
-    }
 }
