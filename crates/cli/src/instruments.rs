@@ -12,7 +12,7 @@ use flowlane::capture::{CaptureOptions, CaptureStatus, Ended};
 use flowlane::control::{self, Control, Listener};
 use flowlane::stats::Report;
 use flowlane::{Builder, Handle, Runtime, WatchFlows};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The options.
@@ -98,6 +98,14 @@ impl Looked {
     }
 }
 
+/// Whether a capture may go there: other output is on standard output, and that of the instance is not that of the command that asks it.
+pub(crate) fn captures_to_a_file(path: &Path) -> Result<(), &'static str> {
+    if path == Path::new("-") || path == Path::new("/dev/stdout") {
+        return Err("captures go to files: name one, and 'tail -c +1 -f FILE | tshark -r -' reads along");
+    }
+    Ok(())
+}
+
 /// The file, and how much of it.
 #[derive(Debug, Clone)]
 struct CaptureTo(CaptureOptions);
@@ -111,6 +119,7 @@ impl FromStr for CaptureTo {
         if path.is_empty() {
             return Err("a file is needed".into());
         }
+        captures_to_a_file(Path::new(path))?;
         let bytes = |text: &str| units::size(text).map_err(|e| e.to_string());
         let mut options = CaptureOptions::new(path);
         for word in words {

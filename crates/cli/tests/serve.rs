@@ -174,6 +174,25 @@ fn bad_arguments() {
     refused("stat --interval 1ms");
 }
 
+/// Neither a running instance nor a run writes a capture to standard output, and no file has the name of it.
+#[test]
+fn captures_are_not_for_standard_output() {
+    let scratch = Scratch::new("capture-to-nowhere");
+    for arguments in [
+        "capture -",
+        "capture /dev/stdout --overwrite",
+        "serve udp-discard --link pcap:,out.pcap --addr 10.11.2.1/24 --no-pin --capture -",
+        "load udp 10.11.2.1:7 --link tap:flnone0 --addr 10.11.2.9/24 --no-pin --capture=-,overwrite",
+        "load http http://10.0.0.1/ --link pair --no-pin --capture /dev/stdout,overwrite",
+    ] {
+        let output = command(arguments).current_dir(scratch.dir()).output().unwrap();
+        let said = one_line(&output, arguments);
+        assert!(said.contains("captures go to files") && said.contains("tshark -r -"), "{arguments}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments}");
+    }
+    assert_eq!(std::fs::read_dir(scratch.dir()).unwrap().count(), 0);
+}
+
 #[test]
 fn the_control_socket_of_a_service() {
     let scratch = Scratch::new("control");

@@ -1,11 +1,12 @@
 //! `flowlane capture`: has a running instance write the frames of its lanes to a pcapng file, until ^C or as the options say.
 
 use super::instance;
+use crate::instruments::captures_to_a_file;
 use crate::interrupt::Interrupt;
 use crate::say::say;
 use crate::stdout;
 use crate::units;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use flowlane::capture::FlowFilter;
 use flowlane::control::{self, CaptureRequest, CaptureStart, CaptureView};
 use std::io::Write;
@@ -21,7 +22,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// the capture, and the file is whole.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Capture {
-    /// File to write, in the format pcapng.
+    /// File to write, in the format pcapng; not standard output.
     file: PathBuf,
     /// Overwrite a file that is there.
     #[arg(long)]
@@ -54,6 +55,7 @@ pub(crate) struct Capture {
 
 impl Capture {
     pub(crate) fn run(self) -> anyhow::Result<()> {
+        captures_to_a_file(&self.file).map_err(|e| anyhow!("{}: {e}", self.file.display()))?;
         let path = self.control.map_or_else(instance::only, Ok)?;
         let file = std::path::absolute(&self.file).with_context(|| self.file.display().to_string())?;
         let start = CaptureStart {
