@@ -181,6 +181,40 @@ fn an_instance_that_is_slow_ends_and_begins_again() {
     }
 }
 
+/// An instance that is stopped from the beginning: it is said whom is waited for, and keys and signals are heard meanwhile.
+#[test]
+fn an_instance_that_does_not_answer_at_first() {
+    let scratch = Scratch::new("top-silent");
+    let control = scratch.path("control.sock");
+    let server = serving(&control, scratch.dir());
+    server.signal(Signal::STOP);
+    for (key, code) in [("q", 0), ("\x03", 0), ("", 143)] {
+        let mut terminal = Terminal::run(&script(&scratch, &format!("--control {control}"), ""), 80, 24, &[]);
+        let text = terminal.until_shows("waiting for an answer of the instance at");
+        assert!(text.contains("it may be stopped") && terminal.is_alternate(), "{text}");
+        terminal.press("h");
+        terminal.until_shows("Shift-Tab");
+        if key.is_empty() {
+            let pid = std::fs::read_to_string(scratch.path("pid")).unwrap().trim().parse().unwrap();
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        }
+        terminal.press(key);
+        ends(&mut terminal, &scratch, code);
+    }
+    let mut terminal = Terminal::run(&script(&scratch, &format!("--control {control}"), ""), 80, 24, &[]);
+    terminal.until_shows("waiting for an answer of");
+    server.signal(Signal::CONT);
+    terminal.until_shows(" worker  receive ");
+    terminal.press("q");
+    ends(&mut terminal, &scratch, 0);
+    // One that ends without a word has nothing to be waited for.
+    server.signal(Signal::STOP);
+    let mut terminal = Terminal::run(&script(&scratch, &format!("--control {control}"), ""), 80, 24, &[]);
+    terminal.until_shows("waiting for an answer of");
+    drop(server);
+    ends(&mut terminal, &scratch, 2);
+}
+
 /// Without `--control` it is the only instance, wherever that is after a restart; several are listed, as by `stat`.
 #[test]
 fn instances_are_found() {

@@ -18,7 +18,7 @@ use flowlane::control::{Change, LiveView};
 use flowlane_load::report::text::plain;
 
 use super::state::{Page, State, Status};
-use super::tables::{self, Lines, nothing};
+use super::tables::{self, Lines};
 use super::words::{age, percent_or_dash, short};
 use crate::wrap::wrapped;
 
@@ -50,7 +50,7 @@ pub(super) fn draw(f: &mut Frame, state: &mut State) {
 
 /// Who it is, and the rates.
 fn head(state: &State, width: usize) -> Lines {
-    let Some(reading) = state.reading() else { return nothing("no reading yet") };
+    let Some(reading) = state.reading() else { return waiting(state, width) };
     let mut lines = vec![title(state, reading, width)];
     if let Status::Lost(why) = state.status() {
         let text = format!("no answer: {}; below: the last numbers", plain(&why));
@@ -61,6 +61,24 @@ fn head(state: &State, width: usize) -> Lines {
     match state.change() {
         Some(change) => lines.extend(rates(state, change, width)),
         None => lines.push(Line::from("measuring ...").dim()),
+    }
+    lines
+}
+
+/// Before the first reading: of whom an answer is waited for.
+fn waiting(state: &State, width: usize) -> Lines {
+    let time = match state.status() {
+        Status::Slow(seconds) => format!(" for {seconds} s"),
+        _ => String::new(),
+    };
+    let text = format!(
+        "waiting for an answer of the instance at {}{time}: it may be stopped (SIGCONT) or busy",
+        plain(state.place())
+    );
+    let mut lines: Lines = wrapped(&text, width).into_iter().map(Line::from).collect();
+    if let Status::Lost(why) = state.status() {
+        let text = format!("no answer: {}", plain(&why));
+        lines.extend(wrapped(&text, width).into_iter().map(|line| Line::from(line).red()));
     }
     lines
 }

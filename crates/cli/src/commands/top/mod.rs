@@ -8,7 +8,7 @@
 //!
 //! All numbers are the instance's ([`LiveView`]), and what happened between two readings is computed in one place
 //! ([`Change`](flowlane::control::Change)). The reader has one question under way at a time, so a slow instance is asked less often, and the
-//! display stays alive: it says since when there is no answer. An instance that ends is waited for; one that is started again is shown from
+//! display stays alive: it says since when there is no answer, of the first question, too. An instance that ends is waited for; one that is started again is shown from
 //! its beginning.
 
 mod draw;
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use flowlane::control::LiveView;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal;
@@ -36,7 +36,7 @@ use signal_hook::low_level::emulate_default_handler;
 use super::instance;
 use crate::terminal::{Out, Screen};
 use crate::units;
-use reader::Reader;
+use reader::{NoAnswer, Reader};
 use state::{Order, State};
 
 /// Watch a running instance on the terminal: rates, workers, lanes, queues, drops, moves.
@@ -55,14 +55,14 @@ pub(crate) struct Top {
 
 /// What happened.
 enum Happened {
-    Answer(Result<Box<LiveView>, String>),
+    Answer(Result<Box<LiveView>, NoAnswer>),
     Input(Event),
     /// No more keys will come.
     NoInput,
     Signal(i32),
 }
 
-/// Time until the second reading, with which there are rates.
+/// Time that the first reading may take before the terminal is taken without it, and that until the second, with which there are rates.
 const FIRST: Duration = Duration::from_millis(250);
 /// How often the display says for how long it has waited.
 const TICK: Duration = Duration::from_secs(1);
@@ -86,19 +86,22 @@ impl Top {
         );
         let named = self.control.is_some();
         let path = self.control.map_or_else(instance::only, Ok)?;
+        let mut state = State::new(self.interval, path.display().to_string());
         let mut reader = Reader::new(path, named);
-        let first = reader.ask().map_err(anyhow::Error::msg)?;
         let (say, happened) = mpsc::channel();
+        let (ask, asked) = mpsc::channel::<()>();
+        spawn("flowlane-reader", say.clone(), move |say| {
+            asked.iter().all(|()| say.send(Happened::Answer(reader.ask().map(Box::new))).is_ok())
+        })?;
+        let under_way = first(&mut state, &ask, &happened)?;
         // Before the terminal is taken, so that a signal finds it restored.
         let mut signals =
             Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).context("signal handlers")?;
         let mut screen = Screen::open(Out::Stdout).context("the terminal")?;
-        let mut state = State::new(self.interval);
-        state.take(first);
         spawn("flowlane-signals", say.clone(), move |say| {
             signals.forever().try_for_each(|s| say.send(Happened::Signal(s))).is_ok()
         })?;
-        spawn("flowlane-keys", say.clone(), |say| {
+        spawn("flowlane-keys", say, |say| {
             while let Ok(event) = event::read() {
                 if say.send(Happened::Input(event)).is_err() {
                     return false;
@@ -106,11 +109,7 @@ impl Top {
             }
             say.send(Happened::NoInput).is_ok()
         })?;
-        let (ask, asked) = mpsc::channel::<()>();
-        spawn("flowlane-reader", say, move |say| {
-            asked.iter().all(|()| say.send(Happened::Answer(reader.ask().map(Box::new))).is_ok())
-        })?;
-        let ended = watch(&mut screen, &mut state, &ask, &happened);
+        let ended = watch(&mut screen, &mut state, under_way, &ask, &happened);
         drop(screen);
         match ended? {
             Some(signal) => Ok(emulate_default_handler(signal)?),
@@ -127,15 +126,32 @@ where
     thread.spawn(move || body(say)).context("starting a thread").map(drop)
 }
 
-/// Shows what happens until the user has enough, or a signal that is returned ends it.
-fn watch(
-    screen: &mut Screen,
+/// Asks for the first reading. An instance that answers, or refuses, does so before the terminal is taken; of one that does not, it is
+/// returned since when it is asked.
+fn first(
     state: &mut State,
     ask: &Sender<()>,
     happened: &Receiver<Happened>,
+) -> anyhow::Result<Option<Instant>> {
+    ask.send(()).context("the reader has ended")?;
+    let asked = Instant::now();
+    match happened.recv_timeout(FIRST) {
+        Ok(Happened::Answer(answer)) => state.take(*answer.map_err(|e| anyhow!(e.why))?),
+        // Nothing else is listened to yet.
+        Ok(_) | Err(_) => return Ok(Some(asked)),
+    }
+    Ok(None)
+}
+
+/// Shows what happens until the user has enough, or a signal that is returned ends it. `under_way`: when the question under way was asked.
+fn watch(
+    screen: &mut Screen,
+    state: &mut State,
+    mut under_way: Option<Instant>,
+    ask: &Sender<()>,
+    happened: &Receiver<Happened>,
 ) -> anyhow::Result<Option<i32>> {
-    // When the question under way was asked; when the next one is due.
-    let mut under_way: Option<Instant> = None;
+    // When the next question is due.
     let mut due = Instant::now() + FIRST.min(state.interval());
     loop {
         state.waits(under_way.map_or(Duration::ZERO, |asked| asked.elapsed()));
@@ -157,8 +173,10 @@ fn watch(
                 due = under_way.take().unwrap_or_else(Instant::now) + state.interval();
                 match answer {
                     Ok(reading) => state.take(*reading),
-                    Err(why) => {
-                        state.lost(why);
+                    // Nothing was ever watched that could come back.
+                    Err(e) if state.reading().is_none() && !e.is_silent => bail!(e.why),
+                    Err(e) => {
+                        state.lost(e.why);
                         due = due.max(Instant::now() + TICK);
                     }
                 }

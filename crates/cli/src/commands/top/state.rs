@@ -107,6 +107,8 @@ pub(super) enum Status {
 /// All that is drawn.
 #[derive(Debug)]
 pub(super) struct State {
+    /// Where the instance is asked.
+    place: String,
     interval: Duration,
     page: Page,
     before_help: Page,
@@ -126,8 +128,9 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(interval: Duration) -> Self {
+    pub(super) fn new(interval: Duration, place: String) -> Self {
         Self {
+            place,
             interval,
             page: Page::All,
             before_help: Page::All,
@@ -188,6 +191,10 @@ impl State {
             None if self.paused => Status::Paused,
             None => Status::Live,
         }
+    }
+
+    pub(super) fn place(&self) -> &str {
+        &self.place
     }
 
     pub(super) fn interval(&self) -> Duration {

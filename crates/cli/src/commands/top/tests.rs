@@ -86,7 +86,7 @@ fn reading(seconds: u64, pid: u32) -> LiveView {
 
 /// After readings of the first, second and third second.
 fn watched() -> State {
-    let mut state = State::new(Duration::from_secs(1));
+    let mut state = State::new(Duration::from_secs(1), "/run/flowlane/4711.sock".into());
     (1..=3).for_each(|second| state.take(reading(second, 4711)));
     state
 }
@@ -160,6 +160,24 @@ fn nothing_is_wider_than_any_terminal() {
             assert!(text.contains("q quit"), "{text}");
         }
     }
+}
+
+#[test]
+fn an_instance_that_has_never_answered_is_waited_for() {
+    let mut state = State::new(Duration::from_secs(1), "/run/flowlane/4711.sock".into());
+    let begin = "waiting for an answer of the instance at /run/flowlane/4711.sock: it may be\nstopped (SIGCONT) or busy\n";
+    assert!(drawn(&mut state, 80, 24).starts_with(begin));
+    state.waits(Duration::from_secs(7));
+    assert!(drawn(&mut state, 80, 24).contains("4711.sock for 7 s:"));
+    state.lost("/run/flowlane/4711.sock: no instance answers there (Connection refused)".into());
+    assert!(drawn(&mut state, 80, 24).contains("no answer: /run/flowlane/4711.sock: no instance"));
+    press(&mut state, "h");
+    let text = drawn(&mut state, 80, 24);
+    assert!(text.contains("Shift-Tab") && text.contains("q quit"), "{text}");
+    press(&mut state, "h");
+    state.take(reading(1, 4711));
+    let text = drawn(&mut state, 80, 24);
+    assert!(text.starts_with("serve http, process 4711") && !text.contains("waiting"), "{text}");
 }
 
 #[test]
@@ -240,7 +258,7 @@ fn the_interval_and_the_pause_follow_the_keys() {
 
 #[test]
 fn long_tables_scroll_and_stop_at_their_ends() {
-    let mut state = State::new(Duration::from_secs(1));
+    let mut state = State::new(Duration::from_secs(1), "/run/flowlane/4711.sock".into());
     let many = |seconds| {
         let mut reading = reading(seconds, 4711);
         let lanes = (0..200).map(|bucket| serde_json::from_value(lane(bucket, seconds, 1, 0)).unwrap());
