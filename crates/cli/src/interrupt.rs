@@ -39,9 +39,13 @@ impl Interrupt {
 
 /// The signals that end a command in order.
 pub(crate) fn ends() -> Vec<c_int> {
+    [SIGINT, SIGTERM].into_iter().chain(heeded(&[SIGHUP])).collect()
+}
+
+/// Those of the signals that this process does not ignore.
+pub(crate) fn heeded(signals: &[c_int]) -> Vec<c_int> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let hangup = (!ignores(&status, SIGHUP)).then_some(SIGHUP);
-    [SIGINT, SIGTERM].into_iter().chain(hangup).collect()
+    signals.iter().copied().filter(|signal| !ignores(&status, *signal)).collect()
 }
 
 /// Whether this signal ends a command at once that is ending already.

@@ -30,7 +30,7 @@ fn serving(control: &str, runtime_dir: &Path) -> Program {
 fn script(scratch: &Scratch, arguments: &str, between: &str) -> String {
     let (before, after, pid) = (scratch.path("before"), scratch.path("after"), scratch.path("pid"));
     format!(
-        "stty -a >{before}; sh -c 'echo $$ >{pid}; exec {FLOWLANE} top {arguments}'; code=$?; {between} \
+        "ulimit -c 0; stty -a >{before}; sh -c 'echo $$ >{pid}; exec {FLOWLANE} top {arguments}'; code=$?; {between} \
          stty -a >{after}; echo ended with $code"
     )
 }
@@ -92,13 +92,21 @@ fn keys_and_sizes() {
     ends(&mut terminal, &scratch, 0);
 }
 
-/// TERM and HUP end it by the signal, with the terminal restored before.
+/// Signals but INT end it as they end other programs, with the terminal restored before.
 #[test]
 fn signals_leave_the_terminal_as_it_was() {
     let scratch = Scratch::new("top-signals");
     let control = scratch.path("control.sock");
     let _server = serving(&control, scratch.dir());
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 0), (Signal::HUP, 129)] {
+    for (signal, code) in [
+        (Signal::TERM, 143),
+        (Signal::INT, 0),
+        (Signal::HUP, 129),
+        (Signal::QUIT, 131),
+        (Signal::USR1, 138),
+        (Signal::USR2, 140),
+        (Signal::ALARM, 142),
+    ] {
         let mut terminal = Terminal::run(&script(&scratch, &format!("--control {control}"), ""), 80, 24, &[]);
         terminal.until_shows("worker");
         let pid = std::fs::read_to_string(scratch.path("pid")).unwrap().trim().parse().unwrap();

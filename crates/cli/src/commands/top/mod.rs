@@ -21,6 +21,7 @@ mod tests;
 mod words;
 
 use std::io::{IsTerminal, stdout};
+use std::os::raw::c_int;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -29,11 +30,15 @@ use anyhow::{Context, anyhow, bail, ensure};
 use flowlane::control::LiveView;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal;
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{
+    SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGXCPU,
+};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::instance;
+use crate::interrupt;
 use crate::terminal::{Out, Screen};
 use crate::units;
 use reader::{NoAnswer, Reader};
@@ -64,6 +69,8 @@ enum Happened {
 
 /// Time that the first reading may take before the terminal is taken without it, and that until the second, with which there are rates.
 const FIRST: Duration = Duration::from_millis(250);
+/// Further signals that end a program which does not handle them, and whose senders do not expect that it has a terminal to restore.
+const DEADLY: [c_int; 7] = [SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU];
 /// How often the display says for how long it has waited.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -95,8 +102,8 @@ impl Top {
         })?;
         let under_way = first(&mut state, &ask, &happened)?;
         // Before the terminal is taken, so that a signal finds it restored.
-        let mut signals =
-            Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT]).context("signal handlers")?;
+        let heard = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT].into_iter().chain(interrupt::heeded(&DEADLY));
+        let mut signals = Signals::new(heard).context("signal handlers")?;
         let mut screen = Screen::open(Out::Stdout).context("the terminal")?;
         spawn("flowlane-signals", say.clone(), move |say| {
             signals.forever().try_for_each(|s| say.send(Happened::Signal(s))).is_ok()
