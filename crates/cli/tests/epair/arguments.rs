@@ -21,6 +21,8 @@ fn bad_arguments_are_refused() {
         ("--slots 4x1ms --slot 4", "slot 4"),
         ("--slots 4x1ms --slot 1 --guard 1ms", "guard"),
         ("--delay 2h", "hour"),
+        ("--rate 1", "--rate 1: must be at least 1212 bits a second"),
+        ("--a-to-b rate=7k --mtu 9000", "--a-to-b: --rate 7000: must be at least 7212 bits a second"),
     ] {
         let said = refused(&format!("epair up fl-a fl-b {more}"));
         assert!(said.contains(says), "{more}: {said}");

@@ -74,6 +74,11 @@ fn a_delay_is_the_least_that_a_packet_takes() {
     // A packet of the kernel's own may wait still, for as long as it was to.
     eventually("nothing waits", || pair.report().directions[0].total.waiting == 0);
     rounds(3);
+    // By the MTU that the ends have now; nothing is changed.
+    a.ip("link set dev a mtu 9000").unwrap();
+    eventually("the MTU is known", || pair.report().ends[0].mtu == 9000);
+    assert!(pair.refuses("set --a-to-b rate=7k").contains("must be at least 7212 bits a second"));
+    assert_eq!(pair.report().directions[0].impairments.rate, None);
     assert_eq!(pair.ask("set --clear"), "a to b: no impairments\nb to a: no impairments\n");
     rounds(100);
 }

@@ -97,6 +97,11 @@ impl Pair {
         text(&format!("epair {what} --control {}", self.control.display()))
     }
 
+    /// The line with which it is refused.
+    pub(crate) fn refuses(&self, what: &str) -> String {
+        refused(&format!("epair {what} --control {}", self.control.display()))
+    }
+
     pub(crate) fn report(&self) -> EpairReport {
         serde_json::from_str(&self.ask("show --json")).unwrap()
     }

@@ -77,7 +77,8 @@ impl Set {
         let views = now.directions.map(|direction| direction.impairments.impairments());
         let [Some(a), Some(b)] = views else { bail!("the pair's impairments cannot be understood") };
         let mut both = if self.clear { [Impairments::default(), Impairments::default()] } else { [a, b] };
-        self.rules.apply(&mut both)?;
+        let [first, second] = now.ends.map(|end| end.mtu);
+        self.rules.apply(&mut both, first.max(second))?;
         let [a, b] = &both;
         let views: [ImpairmentsView; 2] = [a.into(), b.into()];
         let report: EpairReport = control::post(&path, SET, &views)?;

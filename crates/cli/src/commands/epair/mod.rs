@@ -185,7 +185,7 @@ impl Up {
             }),
         };
         let mut impairments = [Impairments::default(), Impairments::default()];
-        self.rules.apply(&mut impairments)?;
+        self.rules.apply(&mut impairments, self.mtu.unwrap_or(rules::USUAL_MTU))?;
         Ok(EpairOptions {
             ends: [place(&self.a, &self.netns_a), place(&self.b, &self.netns_b)],
             queues: self.queues,

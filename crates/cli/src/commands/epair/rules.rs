@@ -9,6 +9,12 @@ use std::time::Duration;
 const LEAST: usize = 128 << 10;
 /// And at most.
 const MOST: usize = 1 << 30;
+/// The MTU of an interface to which none was given.
+pub(super) const USUAL_MTU: u32 = 1500;
+/// Bytes of a frame besides its packet.
+const ETHERNET: u64 = 14;
+/// Seconds that the wire may be taken by one packet of the MTU: TCP gives a connection up after a minute or two.
+const SLOWEST: u64 = 10;
 
 /// Impairments of both directions, and more of one.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -20,7 +26,7 @@ pub(super) struct Rules {
     /// The delay varies by up to this much to either side. Packets keep their order.
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     jitter: Option<Duration>,
-    /// Bits a second: 100M, 1G. 0 is no limit.
+    /// Bits a second: 100M, 1G; a packet of the MTU may take 10 s at most. 0 is no limit.
     #[arg(long, value_name = "BITS", value_parser = units::count)]
     rate: Option<u64>,
     /// Share of packets lost: 0.1% or 0.001.
@@ -77,21 +83,21 @@ impl Rules {
         times && shares && !in_slots && self.a_to_b.is_none() && self.b_to_a.is_none()
     }
 
-    /// Changes the impairments of both directions accordingly: those that are named, and no others.
-    pub(super) fn apply(&self, to: &mut [Impairments; 2]) -> anyhow::Result<()> {
+    /// Changes the impairments of both directions accordingly: those that are named, and no others. `mtu`: the larger one of the ends.
+    pub(super) fn apply(&self, to: &mut [Impairments; 2], mtu: u32) -> anyhow::Result<()> {
         for direction in to.iter_mut() {
-            self.change(direction)?;
+            self.change(direction, mtu)?;
         }
         for (option, text, direction) in [("--a-to-b", &self.a_to_b, 0), ("--b-to-a", &self.b_to_a, 1)] {
             if let Some(text) = text {
                 let rules = Self::parse(text).with_context(|| option.to_owned())?;
-                rules.change(&mut to[direction]).with_context(|| option.to_owned())?;
+                rules.change(&mut to[direction], mtu).with_context(|| option.to_owned())?;
             }
         }
         Ok(())
     }
 
-    fn change(&self, to: &mut Impairments) -> anyhow::Result<()> {
+    fn change(&self, to: &mut Impairments, mtu: u32) -> anyhow::Result<()> {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         for (field, time) in [(&mut to.delay, self.delay), (&mut to.jitter, self.jitter)] {
             *field = time.map_or(*field, nanos);
@@ -100,6 +106,13 @@ impl Rules {
             }
         }
         if let Some(rate) = self.rate {
+            let frame = u64::from(mtu) + ETHERNET;
+            let least = (frame * 8).div_ceil(SLOWEST);
+            if rate > 0 && rate < least {
+                bail!(
+                    "--rate {rate}: must be at least {least} bits a second: a packet of {frame} bytes takes longer than {SLOWEST} s"
+                );
+            }
             to.rate = Some(rate).filter(|rate| *rate > 0);
         }
         to.loss = self.loss.unwrap_or(to.loss);
@@ -158,7 +171,7 @@ mod tests {
     fn one(text: &str) -> Result<[Impairments; 2], String> {
         let rules = Rules { a_to_b: Some(text.to_owned()), ..Rules::default() };
         let mut both = [Impairments::default(), Impairments::default()];
-        rules.apply(&mut both).map(|()| both).map_err(|e| format!("{e:#}"))
+        rules.apply(&mut both, 1500).map(|()| both).map_err(|e| format!("{e:#}"))
     }
 
     #[test]
@@ -173,9 +186,25 @@ mod tests {
         // What is given for both comes first.
         let rules = Rules { loss: chance("0.5").ok(), a_to_b: Some("loss=0".into()), ..Rules::default() };
         let mut both = [Impairments::default(), Impairments::default()];
-        rules.apply(&mut both).unwrap();
+        rules.apply(&mut both, 1500).unwrap();
         assert_eq!(both.map(|i| i.loss.probability()), [0.0, 0.5]);
         assert!(Rules::default().is_empty() && !rules.is_empty());
+    }
+
+    /// As slowly as a packet still comes before everybody has given up.
+    #[test]
+    fn a_rate_lets_a_packet_through() {
+        let apply = |rate, mtu| {
+            let rules = Rules { rate: Some(rate), ..Rules::default() };
+            rules.apply(&mut [Impairments::default(), Impairments::default()], mtu).map_err(|e| e.to_string())
+        };
+        for (mtu, least) in [(1500, 1212), (68, 66), (9000, 7212)] {
+            apply(least, mtu).unwrap();
+            let said = apply(least - 1, mtu).unwrap_err();
+            assert!(said.contains(&format!("must be at least {least} bits a second")), "{said}");
+        }
+        // No limit.
+        apply(0, 1500).unwrap();
     }
 
     #[test]
@@ -189,6 +218,7 @@ mod tests {
             "delay=x",
             "delay=2h",
             "rate=fast",
+            "rate=1211",
             "limit=1",
             "slots=8x2ms",
             "slot=3",
