@@ -486,6 +486,11 @@ fn http_requests_with_the_syn_over_kernel_sockets() {
     let first = load(Some(&near), &format!("{loading} -c 1 -n 1 -d 20s"));
     assert_eq!((count(&first, "answered"), count(&first, "syn-data")), (1, 0), "{first}");
     let (mut sent, mut answered, mut bytes) = (0, 1, count(&first, "bytes-sent"));
+    let scratch = Scratch::new("fast-open-pool");
+    let scenario = scratch.path("pool.toml");
+    let pool = "[[phase]]\nduration = \"20s\"\n[[pool]]\nconnections = 3\nrequests = 30\nkeep-alive = false\nfast-open = true\n\
+         target = [{ url = \"http://10.11.2.1/size/600\" }]\n";
+    std::fs::write(&scenario, pool).unwrap();
     let echo =
         "http http://10.11.2.1/echo --no-keepalive --fast-open --body-size 20000 --expect-length 20000";
     for line in [
@@ -494,6 +499,7 @@ fn http_requests_with_the_syn_over_kernel_sockets() {
         format!("{loading} -c 50 --rate 200 -d 500ms"),
         format!("{loading} -c 4 -n 20 -d 20s --think 1ms"),
         format!("{echo} -c 4 -n 40 -d 20s"),
+        format!("http --scenario {scenario}"),
     ] {
         let report = load(Some(&near), &line);
         let requests = count(&report, "sent");

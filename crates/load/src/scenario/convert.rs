@@ -160,6 +160,7 @@ impl Cx<'_> {
                 Some(KeepAlive::Kept(false)) => Some(1),
                 Some(KeepAlive::Requests(n)) => Some(*n),
             },
+            fast_open: pool.fast_open,
             total_requests: pool.requests.as_ref().map(|n| *n.get_ref()),
             read_rate: bytes(&pool.read_rate)?,
             write_rate: bytes(&pool.write_rate)?,

@@ -45,6 +45,8 @@ pub(super) struct Pool {
     pub(super) connections: Option<Spanned<u64>>,
     pub(super) burst: Option<Spanned<u64>>,
     pub(super) keep_alive: Option<Spanned<KeepAlive>>,
+    #[serde(default)]
+    pub(super) fast_open: bool,
     pub(super) requests: Option<Spanned<u64>>,
     /// A time, a list of times, or `{ exponential = TIME }`.
     pub(super) think: Option<Spanned<toml::Value>>,

@@ -41,6 +41,7 @@ request = [
 [[pool]]
 share = 1
 keep-alive = false
+fast-open = true
 pipeline = 1
 target = [{ url = "127.0.0.1:8080" }]
 request = [{ body = "text" }]
@@ -63,6 +64,7 @@ fn everything_is_understood() {
     assert_eq!(c.pace, Pace::Closed);
     assert_eq!((a.connections, a.burst, a.requests_per_connection), (10, 5, Some(100)));
     assert_eq!((b.requests_per_connection, c.total_requests), (Some(1), Some(50)));
+    assert_eq!((a.fast_open, b.fast_open), (false, true));
     assert_eq!(a.think, Think::Exponential(Duration::from_secs(1)));
     assert_eq!(c.think, Think::List(vec![Duration::from_secs(1), Duration::from_secs(2)]));
     assert_eq!((a.clients.len(), a.targets.len(), a.read_rate), (2, 2, Some(10_000)));
@@ -104,6 +106,7 @@ fn mistakes_are_said_with_their_place() {
         (&format!("{pool}behaviour = \"odd\""), "line 3, column 13", "half-open"),
         (&format!("phase = [{{ duration = \"soon\" }}]\n{pool}"), "line 1, column 23", "soon"),
         (&format!("phase = [{{ duration = \"1s\", from = -1.0 }}]\n{pool}"), "line 1, column 36", "share"),
+        (&format!("{pool}fast-open = true"), "line 1, column", "keep-alive = false"),
         (&format!("{pool}pipeline = 2\nhttp2 = 3"), "line 4, column 9", "not both"),
     ] {
         let error = Scenario::parse(text).unwrap_err().to_string();

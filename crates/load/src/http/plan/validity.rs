@@ -130,7 +130,7 @@ impl Pool {
             return bad("is for HTTP/1.1: with HTTP/2 connections are kept");
         }
         if self.requests_per_connection != Some(1) {
-            return bad("is for a connection for each request (--no-keepalive)");
+            return bad("is for a connection for each request (keep-alive = false, --no-keepalive)");
         }
         if self.write_rate.is_some() {
             return bad("is not for slow writers: the SYN takes as much of a request as fits");
