@@ -183,6 +183,7 @@ fn a_target_that_only_accepts_fails_the_run() {
         (silent_at, "--mode echo -d 100ms", "sends nothing: does 'flowlane serve tcp-echo'"),
         (silent_at, "--mode connect -d 100ms", "sends nothing: does 'flowlane serve tcp-echo'"),
         (silent_at, "--mode hold -d 100ms --rate 100", "sends nothing: does 'flowlane serve tcp-echo'"),
+        (silent_at, "--mode write -d 500ms", "takes nothing: does 'flowlane serve tcp-discard'"),
         (silent_at, "--mode read -d 100ms", "sends nothing: does 'flowlane serve tcp-source'"),
         // These end when the last connection has.
         (rude_at, "--mode read -d 10m", "sends nothing: does 'flowlane serve tcp-source'"),

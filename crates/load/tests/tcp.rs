@@ -21,6 +21,8 @@ enum Far {
     Source(Option<u64>),
     /// Accepts and says nothing.
     Silent,
+    /// Reads a little every few milliseconds.
+    Slow,
     /// Reads a little and closes.
     Rude,
     /// Sends back something else.
@@ -33,6 +35,12 @@ async fn serve(stream: TcpStream, far: Far) {
         Far::Discard => service::discard(&stream).await,
         Far::Source(total) => service::source(&stream, 10_000, total).await,
         Far::Silent => std::future::pending().await,
+        Far::Slow => loop {
+            match stream.read(&mut [0; 2000]).await {
+                Ok(1..) => flowlane::sleep(Duration::from_millis(40)).await,
+                end => break end.map(drop),
+            }
+        },
         Far::Rude => stream.read(&mut [0; 10]).await.map(drop),
         Far::Liar => {
             let mut bytes = [0; 64];
@@ -253,6 +261,20 @@ fn what_is_never_begun_is_unsent() {
     assert_eq!((c.answers, c.failed(), c.unfinished), (0, 0, 4), "{c:?}");
     assert!(total.counts.sent <= 4, "{c:?}");
     assert_eq!((total.counts.sent + total.counts.unsent, total.slip.count()), (400, 400), "{c:?}");
+}
+
+/// Bytes that are only written, and that the far side takes no more of: that is a failure, and slowness is none.
+#[test]
+fn a_far_side_that_takes_nothing_more_has_failed() {
+    for (far, timeout, stuck) in [(Far::Silent, 300, 4), (Far::Slow, 2000, 0)] {
+        let wanted = TcpLoadConfig { timeout: Duration::from_millis(timeout), ..config(Mode::Write, 4) };
+        let run = run(far, Quirks::default(), wanted);
+        let (c, total) = (run.outcome.counts, &run.total);
+        assert_eq!((c.connected, c.no_answer, c.failed()), (4, stuck, stuck), "{c:?}");
+        // All of it would take seconds more.
+        assert_eq!(c.unfinished, 4 - stuck, "{c:?}");
+        assert_eq!(total.counts.errors.get("timeout").map_or(0, |e| e.count), stuck, "{c:?}");
+    }
 }
 
 #[test]

@@ -107,7 +107,8 @@ impl Future for Connection {
             None => *me.seat.insert(me.lane.sit(cx.waker())),
         };
         let ended = if me.lane.is_over() {
-            Err(Trouble::Unfinished)
+            let is_stuck = matches!(&me.stage, Stage::Talking(talk) if talk.is_stuck());
+            Err(if is_stuck { Trouble::Stuck } else { Trouble::Unfinished })
         } else {
             match me.go_on(cx) {
                 Poll::Ready(ended) => ended,

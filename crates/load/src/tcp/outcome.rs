@@ -40,7 +40,7 @@ counts! {
     timed_out,
     /// Ended by an ICMP error: the far side cannot be reached.
     unreachable,
-    /// Connected, but without an answer within the timeout.
+    /// Connected, but without an answer within the timeout, or with bytes that the far side did not take.
     no_answer,
     /// Not opened: no free port whose replies arrive in the lane, or another local reason.
     not_begun,
@@ -79,6 +79,8 @@ pub(super) enum Trouble {
     Connect(SocketError),
     Socket(SocketError),
     NoAnswer,
+    /// Bytes that are only written waited for the far side to take any until the timeout after the end.
+    Stuck,
     ClosedEarly,
     Corrupt,
     Unfinished,
@@ -89,7 +91,7 @@ impl Trouble {
     pub(super) fn kind(self) -> Option<ErrorKind> {
         Some(match self {
             Self::Unfinished => return None,
-            Self::NoAnswer => ErrorKind::Timeout,
+            Self::NoAnswer | Self::Stuck => ErrorKind::Timeout,
             Self::ClosedEarly => ErrorKind::Closed,
             Self::Corrupt => ErrorKind::Corrupt,
             Self::Connect(SocketError::Connection(Failure::TimedOut)) => ErrorKind::ConnectTimeout,
@@ -112,6 +114,7 @@ impl Trouble {
             Self::Connect(e) => format!("connecting: {e}"),
             Self::Socket(e) => e.to_string(),
             Self::NoAnswer => "no answer within the timeout".into(),
+            Self::Stuck => "the far side takes no more bytes".into(),
             Self::ClosedEarly => "the far side ended the stream before its time".into(),
             Self::Corrupt => "other bytes came back than were sent".into(),
             Self::Unfinished => "not done when the run was over".into(),
@@ -151,7 +154,7 @@ impl TcpCounts {
             Trouble::Connect(SocketError::Connect(ConnectError::NoRoute)) => &mut self.unreachable,
             Trouble::Socket(SocketError::Closed | SocketError::ShutDown) => &mut self.closed_early,
             Trouble::Connect(_) | Trouble::Socket(_) => &mut self.not_begun,
-            Trouble::NoAnswer => &mut self.no_answer,
+            Trouble::NoAnswer | Trouble::Stuck => &mut self.no_answer,
             Trouble::ClosedEarly => &mut self.closed_early,
             Trouble::Corrupt => &mut self.corrupt,
             Trouble::Unfinished => &mut self.unfinished,
@@ -179,6 +182,7 @@ mod tests {
             Trouble::Connect(ConnectError::NoRoute.into()),
             Trouble::Socket(SocketError::Closed),
             Trouble::NoAnswer,
+            Trouble::Stuck,
             Trouble::ClosedEarly,
             Trouble::Corrupt,
         ] {

@@ -109,6 +109,8 @@ pub(super) struct Talk {
     shut: bool,
     eof: bool,
     stood: bool,
+    /// Bytes that had been sent when the run ended, if more waited then.
+    sent_at_end: Option<u64>,
 }
 
 impl Talk {
@@ -135,7 +137,19 @@ impl Talk {
             shut: false,
             eof: false,
             stood: false,
+            sent_at_end: None,
         }
+    }
+
+    /// Bytes that have been sent for the first time, if more wait for the far side to take some.
+    fn sent(&self) -> Option<u64> {
+        let unsent = self.stream.info().ok()?.unsent;
+        (unsent > 0).then(|| self.written.saturating_sub(u64::from(unsent)))
+    }
+
+    /// Whether bytes wait that are only written, and none of them has been sent since the run ended.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.sent_at_end.is_some() && self.sent_at_end == self.sent()
     }
 
     /// What it goes over.
@@ -166,6 +180,7 @@ impl Talk {
             let read = self.read(lane, cx, &mut now)?;
             if lane.ending(now) && !self.stood {
                 self.stood = true;
+                self.sent_at_end = if self.mode == Mode::Write { self.sent() } else { None };
                 lane.inner().counts.standing += 1;
                 self.leave_unsent(lane, now);
             }
