@@ -20,6 +20,7 @@ mod membership;
 mod offload;
 mod queue;
 mod raw;
+mod refused;
 mod ring;
 pub mod sample;
 mod tag;

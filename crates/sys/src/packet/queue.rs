@@ -2,13 +2,16 @@
 
 use super::cut;
 use super::long::{self, Missed};
+use super::refused::Refused;
 use super::ring::{Received, Rings};
 use super::{OffloadSocket, Shared};
 use crate::frame::{Frame, Meta, Pool, Segmentation};
 use crate::queue::{Queue, QueueStats, transmit_in_order};
 use crate::vnet;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The tag protocol of 802.1Q, the one kept outside the data.
 const VLAN: u16 = 0x8100;
@@ -26,6 +29,7 @@ pub struct PacketQueue {
     done: u32,
     looked: u32,
     filled: u32,
+    refused: Refused,
     stats: QueueStats,
     offload: Option<OffloadSocket>,
     /// Datagrams that came in one packet, the last first.
@@ -51,6 +55,7 @@ impl PacketQueue {
             done: 0,
             looked: 0,
             filled: 0,
+            refused: Refused::default(),
             stats: QueueStats::default(),
             offload,
             asunder: Vec::new(),
@@ -89,6 +94,33 @@ impl PacketQueue {
             self.stats.tx_bytes += len as u64;
         }
         count
+    }
+
+    /// Has the kernel send what the ring holds, and looks how far it came. Whether it or the device refused the first packet that is left.
+    fn send(&mut self) -> bool {
+        self.stats.system_calls += 1;
+        // SAFETY: no data and no address are passed.
+        let sent = unsafe {
+            libc::sendto(
+                self.socket.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
+        };
+        let refused = sent < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS);
+        // The kernel goes through the ring in order: what it has not looked at is at the end.
+        while self.looked != self.filled
+            && self.rings.send_status(self.looked) != libc::TP_STATUS_SEND_REQUEST
+        {
+            if self.refused.is_any() {
+                self.refused.passed(self.rings.send_len(self.looked));
+            }
+            self.looked = self.looked.wrapping_add(1);
+        }
+        refused
     }
 
     /// Moves past the slots that the kernel has given back.
@@ -197,23 +229,14 @@ impl Queue for PacketQueue {
 
     fn flush(&mut self) -> bool {
         if self.looked != self.filled {
-            self.stats.system_calls += 1;
-            // SAFETY: no data and no address are passed: the kernel sends what the ring holds.
-            unsafe {
-                libc::sendto(
-                    self.socket.as_raw_fd(),
-                    std::ptr::null(),
-                    0,
-                    libc::MSG_DONTWAIT,
-                    std::ptr::null(),
-                    0,
-                );
-            }
-            // The kernel goes through the ring in order: what it has not looked at is at the end.
-            while self.looked != self.filled
-                && self.rings.send_status(self.looked) != libc::TP_STATUS_SEND_REQUEST
-            {
-                self.looked = self.looked.wrapping_add(1);
+            // Each turn but the last gives one packet up.
+            while self.send() && self.looked != self.filled {
+                let len = self.rings.send_len(self.looked);
+                if !self.refused.is_hopeless(self.looked, len, Instant::now) {
+                    break;
+                }
+                self.rings.spoil(self.looked);
+                self.stats.tx_failed += 1;
             }
         }
         self.looked == self.filled

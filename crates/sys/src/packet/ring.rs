@@ -239,6 +239,21 @@ impl Rings {
         }
     }
 
+    /// Bytes of the packet in the send slot at `position`.
+    pub(super) fn send_len(&self, position: u32) -> usize {
+        // SAFETY: a slot of the mapping; the kernel does not write the length of a packet to be sent.
+        let whole =
+            unsafe { (&raw const (*self.send_slot(position).cast::<libc::tpacket2_hdr>()).tp_len).read() };
+        (whole as usize).saturating_sub(vnet::LEN)
+    }
+
+    /// Makes the packet in the send slot at `position` one that the kernel passes over: it is too short for its header, and with
+    /// `PACKET_LOSS` such a slot is given back.
+    pub(super) fn spoil(&mut self, position: u32) {
+        // SAFETY: a slot of the mapping; the kernel reads the length in a call of this socket's only, which is ours.
+        unsafe { (&raw mut (*self.send_slot(position).cast::<libc::tpacket2_hdr>()).tp_len).write(0) };
+    }
+
     /// Marks the send slot at `position` for sending.
     #[inline]
     pub(super) fn submit(&mut self, position: u32) {
