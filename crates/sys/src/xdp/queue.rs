@@ -215,7 +215,11 @@ impl XdpQueue {
                 0,
             )
         };
-        sent < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
+        let error = (sent < 0).then(|| std::io::Error::last_os_error().raw_os_error()).flatten();
+        // "Busy" is copy mode's word for a packet that the device refused, and that is lost.
+        let lost = error == Some(libc::EBUSY);
+        self.stats.tx_failed += u64::from(lost);
+        lost || error == Some(libc::EAGAIN)
     }
 
     /// Asks the kernel to look at the fill ring or, with busy polling, at the device.

@@ -4,7 +4,7 @@ use crate::common::*;
 use flowlane_sys::bpf::claim::Tags;
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::error::Error;
-use flowlane_sys::frame::{Checksum, Segmentation};
+use flowlane_sys::frame::{Checksum, Frame, FrameMemory, Segmentation};
 use flowlane_sys::packet::{self, PacketOptions};
 use flowlane_sys::queue::Queue;
 use flowlane_testnet::{Card, CardConfig, MICROSOFT_KEY};
@@ -95,13 +95,18 @@ fn a_packet_that_is_always_refused_is_given_up() {
         return;
     }
     let card = Card::new(&CardConfig::for_test("pmtu", 1)).unwrap();
-    let open = |name: &str, claims| packet::open(&PacketOptions::new(name, 1, claims)).unwrap().remove(0);
-    let mut near = card.in_near(|| open(card.near_interface(), claims())).unwrap();
-    let mut far = card.far().run(|| open(card.far_interface(), Vec::new())).unwrap();
-    let memory = memory(1);
+    let options = PacketOptions::new(card.far_interface(), 1, Vec::new());
+    let far = card.far().run(|| packet::open(&options).unwrap().remove(0)).unwrap();
+    refused_packets_are_in_nobodys_way(&card, far, &memory(1));
+}
+
+/// `far` sends such packets, and others behind them.
+pub(crate) fn refused_packets_are_in_nobodys_way(card: &Card, mut far: impl Queue, memory: &FrameMemory) {
+    let options = PacketOptions::new(card.near_interface(), 1, claims());
+    let mut near = card.in_near(|| packet::open(&options).unwrap().remove(0)).unwrap();
     let pool = memory.attach(0).unwrap();
     let datagram = |port: u8, len: usize| {
-        let mut bytes = tagged(&card, &[], port);
+        let mut bytes = tagged(card, &[], port);
         bytes.resize(len, 0);
         let mut frame = pool.alloc().unwrap();
         assert!(frame.extend_from_slice(&bytes));
@@ -112,7 +117,7 @@ fn a_packet_that_is_always_refused_is_given_up() {
         let mut out = vec![datagram(1, 1000), datagram(2, 100), datagram(3, 1200), datagram(4, 100)];
         assert_eq!(far.transmit(&mut out), 4);
         let (mut got, deadline) = (Vec::new(), Instant::now() + flowlane_testnet::PATIENCE);
-        let sent = |got: &[flowlane_sys::frame::Frame]| got.last().is_some_and(|frame| frame.data()[35] == 4);
+        let sent = |got: &[Frame]| got.last().is_some_and(|frame| frame.data()[35] == 4);
         while !far.flush() || !sent(&got) {
             assert!(Instant::now() < deadline, "{mtu}: {} came, {:?}", got.len(), far.stats());
             near.receive(&pool, &mut got, 4);

@@ -44,6 +44,18 @@ fn a_card_steered_by_a_filter_is_one_steered_by_tcx() {
 }
 
 #[test]
+fn a_packet_that_is_always_refused_is_lost_and_counted() {
+    if skip() {
+        return;
+    }
+    let card = Card::new(&CardConfig::for_test("xrefused", 1)).unwrap();
+    let memory = memory(1);
+    let options = XdpOptions::new(card.far_interface(), 1, Vec::new());
+    let far = card.far().run(|| xdp::open(&options, &memory).unwrap().remove(0)).unwrap();
+    crate::packet::refused_packets_are_in_nobodys_way(&card, far, &memory);
+}
+
+#[test]
 fn checksums_that_the_sender_left_to_hardware_are_known() {
     if skip() {
         return;
