@@ -1,6 +1,7 @@
 //! A pair on a page of 80 columns.
 
 use crate::units::{show_count, show_nanos};
+use crate::wrap::listed;
 use flowlane::epair::{DirectionReport, EpairReport, ImpairmentsView};
 use std::fmt::Write as _;
 
@@ -24,7 +25,7 @@ pub(super) fn page(report: &EpairReport, queues: bool) -> String {
         let _ = writeln!(page, "  {name}: {state}, MTU {}", end.mtu);
     }
     for (direction, arrow) in report.directions.iter().zip(arrows(report)) {
-        let _ = writeln!(page, "{arrow}: {}", in_words(&direction.impairments));
+        let _ = writeln!(page, "{}", listed(&format!("{arrow}:"), &in_words(&direction.impairments)));
         counters(&mut page, direction);
         if queues {
             for (number, queue) in direction.queues.iter().enumerate() {
@@ -42,10 +43,12 @@ pub(super) fn page(report: &EpairReport, queues: bool) -> String {
     page
 }
 
-/// The impairments of both directions, a line each.
+/// The impairments of both directions, each from a line of its own on.
 pub(super) fn impairments(report: &EpairReport) -> String {
     let lines = report.directions.iter().zip(arrows(report));
-    lines.map(|(direction, arrow)| format!("{arrow}: {}\n", in_words(&direction.impairments))).collect()
+    lines
+        .map(|(direction, arrow)| listed(&format!("{arrow}:"), &in_words(&direction.impairments)) + "\n")
+        .collect()
 }
 
 fn arrows(report: &EpairReport) -> [String; 2] {
@@ -77,7 +80,7 @@ fn counters(page: &mut String, direction: &DirectionReport) {
 }
 
 /// Impairments by the names of their options.
-fn in_words(of: &ImpairmentsView) -> String {
+fn in_words(of: &ImpairmentsView) -> Vec<String> {
     let mut words = Vec::new();
     let share = |probability: f64| format!("{:.6}", probability * 100.0);
     for (name, value) in
@@ -99,5 +102,5 @@ fn in_words(of: &ImpairmentsView) -> String {
     if let Some((cycle, slot, guard)) = &of.slots {
         words.push(format!("slot {slot} of {cycle}, guard {}", show_nanos(*guard)));
     }
-    if words.is_empty() { "no impairments".to_owned() } else { words.join(", ") }
+    if words.is_empty() { vec!["no impairments".to_owned()] } else { words }
 }

@@ -8,6 +8,7 @@ use crate::fast_open;
 use crate::say::say;
 use crate::stdout;
 use crate::units;
+use crate::wrap::listed;
 use anyhow::{Context, bail, ensure};
 use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
 use flowlane::stack_stats::Counters;
@@ -330,14 +331,14 @@ impl Relaying {
             });
             writeln!(out, "{line}")?;
         } else {
-            writeln!(
-                out,
-                "relay: {} {what}/s, open {}, bytes/s to targets {}, to clients {}, failed connects {failed}",
-                rate(connections),
-                now.relay.open,
-                rate(up),
-                rate(down),
-            )?;
+            let parts = [
+                format!("{} {what}/s", rate(connections)),
+                format!("open {}", now.relay.open),
+                format!("bytes/s to targets {}", rate(up)),
+                format!("to clients {}", rate(down)),
+                format!("failed connects {failed}"),
+            ];
+            writeln!(out, "{}", listed("relay:", &parts))?;
         }
         self.before = now;
         out.flush()
@@ -361,17 +362,15 @@ impl Relaying {
             return out.flush();
         }
         for (name, t) in &counts.targets {
-            writeln!(
-                out,
-                "target {name}: {} {}, bytes to it {}, from it {}, failed connects {}, resets {} of clients, {} of the target",
-                if self.udp { "flows" } else { "connections" },
-                t.connections,
-                t.to_target_bytes,
-                t.to_client_bytes,
-                t.failed(),
-                t.client_resets,
-                t.target_resets,
-            )?;
+            let parts = [
+                format!("{} {}", if self.udp { "flows" } else { "connections" }, t.connections),
+                format!("bytes to it {}", t.to_target_bytes),
+                format!("from it {}", t.to_client_bytes),
+                format!("failed connects {}", t.failed()),
+                format!("resets {} of clients", t.client_resets),
+                format!("{} of the target", t.target_resets),
+            ];
+            writeln!(out, "{}", listed(&format!("target {name}:"), &parts))?;
             let mut rest = Vec::new();
             t.each(&mut |c| {
                 if c.value > 0 && !SAID.contains(&c.name) {
