@@ -222,7 +222,8 @@ impl EpairHandle {
         report::report(&self.0)
     }
 
-    /// Changes the impairments of both directions, while packets pass. What waits leaves as it was to.
+    /// Changes the impairments of both directions, while packets pass. With another rate, delay or jitter, what waits
+    /// leaves as though it came now, unless that is later; else as it was to.
     pub fn set(&self, impairments: [Impairments; 2]) {
         self.0.set(impairments);
     }

@@ -49,6 +49,27 @@ impl Bell {
     }
 }
 
+/// What is done to the packets of a direction.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) impairments: Impairments,
+    /// The rate of the direction. A new one goes with other times: what waits is timed anew then.
+    pub(super) wire: Arc<Wire>,
+}
+
+impl Rules {
+    fn new(impairments: Impairments) -> Self {
+        Self { impairments, wire: Arc::default() }
+    }
+
+    fn set(&mut self, impairments: Impairments) {
+        if !impairments.keeps_the_times_of(&self.impairments) {
+            self.wire = Arc::default();
+        }
+        self.impairments = impairments;
+    }
+}
+
 /// What is shared.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -59,13 +80,11 @@ pub(super) struct Shared {
     pub(super) began: Instant,
     pub(super) workers: Vec<Bell>,
     pub(super) follower: Bell,
-    /// The rate of each direction.
-    pub(super) wires: [Arc<Wire>; 2],
     /// Counters of each queue, for each direction.
     pub(super) counts: [Vec<Published>; 2],
     /// How slots were kept, by direction and queue; a worker stores it when it goes to sleep.
     pub(super) edges: [Vec<Mutex<Edges>>; 2],
-    rules: Mutex<[Impairments; 2]>,
+    rules: Mutex<[Rules; 2]>,
     /// Grows when the rules change.
     generation: AtomicU64,
     stop: AtomicBool,
@@ -84,10 +103,9 @@ impl Shared {
             began: Instant::now(),
             workers: (0..workers).map(|_| Bell::new()).collect::<io::Result<_>>()?,
             follower: Bell::new()?,
-            wires: [(); 2].map(|()| Arc::default()),
             counts: [(); 2].map(|()| (0..queues).map(|_| Published::default()).collect()),
             edges: [(); 2].map(|()| (0..queues).map(|_| Mutex::default()).collect()),
-            rules: Mutex::new(options.impairments),
+            rules: Mutex::new(options.impairments.map(Rules::new)),
             generation: AtomicU64::new(1),
             stop: AtomicBool::new(false),
         })
@@ -108,14 +126,20 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    pub(super) fn set(&self, rules: [Impairments; 2]) {
-        *locked(&self.rules) = rules;
+    pub(super) fn set(&self, impairments: [Impairments; 2]) {
+        for (rules, impairments) in locked(&self.rules).iter_mut().zip(impairments) {
+            rules.set(impairments);
+        }
         self.generation.fetch_add(1, Ordering::Release);
         self.wake_all();
     }
 
-    pub(super) fn impairments(&self) -> [Impairments; 2] {
+    pub(super) fn rules(&self) -> [Rules; 2] {
         locked(&self.rules).clone()
+    }
+
+    pub(super) fn impairments(&self) -> [Impairments; 2] {
+        self.rules().map(|rules| rules.impairments)
     }
 
     /// Which rules are in force: a number that changes when they do.
@@ -132,4 +156,29 @@ impl Shared {
 /// A lock that is taken for a copy only, so no panic can leave it half changed.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::impair::Chance;
+
+    #[test]
+    fn other_times_go_with_a_new_wire_and_other_chances_do_not() {
+        let rate = |rate| Impairments { rate: Some(rate), ..Impairments::default() };
+        let mut rules = Rules::new(rate(10_000));
+        for (to, other) in [
+            (Impairments { loss: Chance::new(0.5).unwrap(), ..rate(10_000) }, false),
+            (rate(20_000), true),
+            (Impairments { delay: 1, ..rate(20_000) }, true),
+            (Impairments { delay: 1, jitter: 1, ..rate(20_000) }, true),
+            (Impairments::default(), true),
+            (Impairments::default(), false),
+        ] {
+            let before = rules.wire.clone();
+            rules.set(to.clone());
+            assert_eq!(Arc::ptr_eq(&before, &rules.wire), !other, "{to:?}");
+            assert_eq!(rules.impairments, to);
+        }
+    }
 }

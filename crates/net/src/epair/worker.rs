@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use rustix::thread::set_current_timer_slack;
 
 use super::counts::LineCounts;
-use super::shared::Shared;
+use super::shared::{Rules, Shared};
 use crate::impair::{Edges, Fate, Impairer, Offload, common_clock};
 
 /// Packets of a line in one turn.
@@ -62,14 +62,18 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
-        let rules = shared.impairments();
+        let rules = shared.rules();
         let ours = (number..shared.queues).step_by(shared.workers.len());
         let line = |queue: usize, direction: usize| {
             let seed = shared.seed ^ (direction as u64) << 32 ^ (queue as u64) << 40;
             Line {
                 direction,
                 queue,
-                impairer: Impairer::new(rules[direction].clone(), seed, shared.wires[direction].clone()),
+                impairer: Impairer::new(
+                    rules[direction].impairments.clone(),
+                    seed,
+                    rules[direction].wire.clone(),
+                ),
                 edges: Edges::default(),
                 counts: LineCounts::default(),
                 ready: true,
@@ -118,9 +122,10 @@ impl Worker {
             return;
         }
         self.generation = generation;
-        let rules = self.shared.impairments();
+        let (rules, now) = (self.shared.rules(), self.shared.now());
         for line in &mut self.lines {
-            line.impairer.set(rules[line.direction].clone());
+            let Rules { impairments, wire } = rules[line.direction].clone();
+            line.impairer.set(now, impairments, wire);
         }
     }
 

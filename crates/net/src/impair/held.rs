@@ -98,6 +98,23 @@ impl Held {
         self.bytes.get(at..at + 8)?.try_into().ok().map(u64::from_ne_bytes)
     }
 
+    /// Gives each packet, the first one first, another time to leave: what `again` makes of the time that it has and the packet.
+    ///
+    /// Times must not fall from one packet to the next.
+    pub(super) fn retime(&mut self, mut again: impl FnMut(u64, &[u8]) -> u64) {
+        let mut at = self.head;
+        for _ in 0..self.len {
+            at = if number(&self.bytes, at) == SKIP { 0 } else { at };
+            let len = number(&self.bytes, at) as usize;
+            let (head, packet) = self.bytes[at..at + HEAD + len].split_at_mut(HEAD);
+            let mut due = [0; 8];
+            due.copy_from_slice(&head[8..]);
+            let due = again(u64::from_ne_bytes(due), packet);
+            head[8..].copy_from_slice(&due.to_ne_bytes());
+            at = (at + HEAD + len.next_multiple_of(8)) % self.bytes.len();
+        }
+    }
+
     /// Takes the first: when it leaves, its queue, the packet.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(u64, u16, &[u8])> {
@@ -155,7 +172,14 @@ mod tests {
                 assert!(inside <= limit);
             }
             assert!(refused > 0, "it was full at times");
-            let left: Vec<_> = model.iter().cloned().collect();
+            let mut left: Vec<_> = model.iter().cloned().collect();
+            let mut seen = Vec::new();
+            ring.retime(|due, packet| {
+                seen.push((due, packet.to_vec()));
+                due + 7
+            });
+            assert_eq!(seen, left.iter().map(|(due, _, packet)| (*due, packet.clone())).collect::<Vec<_>>());
+            left.iter_mut().for_each(|one| one.0 += 7);
             ring.grow(3 * limit);
             for one in left {
                 assert_eq!(ring.pop().map(|(due, queue, packet)| (due, queue, packet.to_vec())), Some(one));
@@ -168,5 +192,6 @@ mod tests {
     fn one_without_memory_holds_nothing() {
         let mut ring = Held::default();
         assert!(!ring.push(1, 2, &[3]) && ring.pop().is_none() && ring.due().is_none());
+        ring.retime(|_, _| unreachable!("it holds nothing"));
     }
 }

@@ -35,6 +35,7 @@ pub use wire::Wire;
 use std::sync::Arc;
 
 use flowlane_stack::rng::Rng;
+use flowlane_sys::tun::HEADER;
 use held::Held;
 
 /// How much later than its time a packet leaves that is to be overtaken, nanoseconds.
@@ -123,6 +124,13 @@ impl Impairments {
         Self { limit: self.limit, ..Self::default() } == *self
     }
 
+    /// Whether rate, delay and jitter are those of `other`, so that what waits leaves at the same times with both.
+    #[must_use]
+    pub fn keeps_the_times_of(&self, other: &Self) -> bool {
+        let times = |rules: &Self| (rules.rate, rules.delay, rules.jitter);
+        times(self) == times(other)
+    }
+
     /// Whether packets can have to wait.
     fn holds(&self) -> bool {
         self.delay > 0
@@ -194,12 +202,16 @@ impl Impairer {
             last: 0,
             counts: ImpairCounts::default(),
         };
-        new.set(rules);
+        let wire = new.wire.clone();
+        new.set(0, rules, wire);
         new
     }
 
-    /// Changes the impairments. What waits already leaves as it was to, and before what comes.
-    pub fn set(&mut self, rules: Impairments) {
+    /// Changes the impairments at the time `now`, nanoseconds. What waits already leaves before what comes.
+    ///
+    /// All senders of a direction are given the same `wire`. The one that they have already says that what waits leaves as it was to. A new
+    /// one goes with a change of [times](Impairments::keeps_the_times_of): what waits leaves as though it came now, unless that is later.
+    pub fn set(&mut self, now: u64, rules: Impairments, wire: Arc<Wire>) {
         if rules.holds() {
             self.held.grow(rules.limit);
         }
@@ -207,6 +219,31 @@ impl Impairer {
             self.late.grow(rules.limit);
         }
         self.rules = rules;
+        if !Arc::ptr_eq(&self.wire, &wire) {
+            self.wire = wire;
+            self.time_anew(now);
+        }
+    }
+
+    /// What waits leaves when the rules have it leave from now on, or when it was to: whichever is earlier. The order stays.
+    fn time_anew(&mut self, now: u64) {
+        let Self { rules, wire, held, late, last, .. } = self;
+        *last = 0;
+        let mut again = |due: u64, packet: &[u8]| {
+            let passed = match rules.rate {
+                Some(rate) => {
+                    let alone = packet.len().saturating_sub(HEADER) as u64;
+                    let bytes = Offload::of(packet).map_or(alone, |offload| offload.wire_bytes());
+                    wire.charge_again(now, bytes, rate, due)
+                }
+                None => now,
+            };
+            let due = due.min(passed.saturating_add(rules.delay).saturating_add(rules.jitter));
+            *last = due.max(*last);
+            due
+        };
+        held.retime(&mut again);
+        late.retime(|due, packet| again(due.saturating_sub(OVERTAKEN), packet) + OVERTAKEN);
     }
 
     /// The impairments.

@@ -216,15 +216,70 @@ fn a_seed_repeats_a_run_and_another_does_not() {
 fn what_waits_leaves_before_what_comes_when_nothing_is_asked_for_any_more() {
     let mut one = impairer(&Impairments { delay: 1_000_000, ..Impairments::default() }, 1);
     assert_eq!(one.offer(0, &mut numbered(1, 64), 0, 64), Fate::Held);
-    one.set(Impairments::default());
+    one.set(10, Impairments::default(), Arc::default());
+    // The one before it is due, but has not left.
     assert_eq!(one.offer(10, &mut numbered(2, 64), 0, 64), Fate::Held);
-    assert!(one.release(999_999).is_none());
-    // Those before it are due, too, but have not left.
-    assert_eq!(one.offer(2_000_000, &mut numbered(3, 64), 0, 64), Fate::Held);
-    for n in [1, 2, 3] {
-        assert_eq!(one.release(2_000_000).map(|(_, _, packet)| self::number(packet)), Some(n));
+    for n in [1, 2] {
+        assert_eq!(one.release(10).map(|(_, _, packet)| self::number(packet)), Some(n));
     }
-    assert_eq!(one.offer(2_000_001, &mut numbered(4, 64), 0, 64), Fate::Pass(1));
+    assert_eq!(one.offer(11, &mut numbered(3, 64), 0, 64), Fate::Pass(1));
+}
+
+/// Offers so many packets of 1250 bytes at the time 0.
+fn waiting(rules: &Impairments, packets: u64) -> Impairer {
+    let mut one = impairer(rules, 1);
+    for n in 0..packets {
+        assert_eq!(one.offer(0, &mut numbered(n, 1250), 0, 1250), Fate::Held);
+    }
+    one
+}
+
+/// What waits: its number, and when it leaves.
+fn leaves(one: &mut Impairer) -> Vec<(u64, u64)> {
+    std::iter::from_fn(|| one.release(u64::MAX).map(|(due, _, packet)| (number(packet), due))).collect()
+}
+
+#[test]
+fn what_waits_is_timed_anew_with_other_times() {
+    const SECOND: u64 = 1_000_000_000;
+    const HOUR: u64 = 3600 * SECOND;
+    let rate = |rate| Impairments { rate: Some(rate), ..Impairments::default() };
+    let delay = |delay| Impairments { delay, ..Impairments::default() };
+    let jitter = Impairments { jitter: HOUR, ..Impairments::default() };
+    let reorder = Impairments { reorder: chance(1.0), ..delay(HOUR) };
+    let both = Impairments { delay: SECOND, ..rate(100_000) };
+    // 1250 bytes take a second at 10 kbit/s. At 2.5 s there are two that have left where only a rate delays them.
+    let now = 5 * SECOND / 2;
+    let at = |first: u64, step: u64| (0..10).map(|n| (n, first + n * step)).collect::<Vec<_>>();
+    for (what, before, after, expected) in [
+        ("a rate is gone", rate(10_000), Impairments::default(), at(now, 0)),
+        ("a delay is gone", delay(HOUR), Impairments::default(), at(now, 0)),
+        ("jitter is gone", jitter, Impairments::default(), at(now, 0)),
+        ("what was to be overtaken", reorder, Impairments::default(), at(now + OVERTAKEN, 0)),
+        ("a faster line", rate(10_000), rate(100_000), at(now + SECOND / 10, SECOND / 10)),
+        ("a shorter delay", delay(HOUR), delay(SECOND), at(now + SECOND, 0)),
+        ("a rate for a delay", delay(HOUR), both.clone(), at(now + SECOND + SECOND / 10, SECOND / 10)),
+        ("a slower line", rate(10_000), rate(1000), at(3 * SECOND, SECOND)),
+        ("a longer delay", delay(10 * SECOND), delay(HOUR), at(10 * SECOND, 0)),
+    ] {
+        let mut one = waiting(&before, 12);
+        for _ in 0..2 {
+            let _ = one.release(u64::MAX);
+        }
+        one.set(now, after, Arc::default());
+        let left: Vec<_> = leaves(&mut one).into_iter().map(|(n, due)| (n - 2, due)).collect();
+        assert_eq!(left, expected, "{what}");
+    }
+    // What comes is behind them, and the wire is theirs no longer than they wait.
+    let mut one = waiting(&rate(10_000), 2);
+    one.set(0, rate(1000), Arc::default());
+    assert_eq!(one.offer(0, &mut numbered(2, 1250), 0, 1250), Fate::Held);
+    assert_eq!(leaves(&mut one), [(0, SECOND), (1, 2 * SECOND), (2, 12 * SECOND)]);
+    // The same times: no packet leaves at another.
+    let mut one = waiting(&both, 10);
+    let wire = one.wire.clone();
+    one.set(now, Impairments { loss: chance(0.5), ..both.clone() }, wire);
+    assert_eq!(leaves(&mut one), at(SECOND + SECOND / 10, SECOND / 10));
 }
 
 /// A packet of TCP or UDP segments as Linux sends it: its virtio-net header, checksum left undone.

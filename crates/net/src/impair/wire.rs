@@ -27,6 +27,15 @@ impl Wire {
         let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, occupy).unwrap_or(now);
         before.max(now).saturating_add(takes).div_ceil(PICOS)
     }
+
+    /// As [`Self::charge`], of a packet that waits already and leaves at `due` at the latest: from then on it does not occupy the wire.
+    pub(super) fn charge_again(&self, now: u64, bytes: u64, rate: u64, due: u64) -> u64 {
+        let (now, due) = (now.saturating_mul(PICOS), due.saturating_mul(PICOS));
+        let ends = |free: u64| free.max(now).saturating_add(picos(bytes, rate)).min(free.max(due));
+        let occupy = |free: u64| Some(ends(free).max(free));
+        let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, occupy).unwrap_or(now);
+        ends(before).div_ceil(PICOS)
+    }
 }
 
 fn picos(bytes: u64, rate: u64) -> u64 {
