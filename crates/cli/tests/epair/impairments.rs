@@ -71,7 +71,6 @@ fn a_delay_is_the_least_that_a_packet_takes() {
     assert!(began.elapsed().as_millis() >= 200, "{:?} for five times there and back", began.elapsed());
     // While it runs: the delay of one direction goes, the other stays.
     assert_eq!(pair.ask("set --a-to-b delay=0"), "a to b: no impairments\nb to a: delay 20.0 ms\n");
-    // A packet of the kernel's own may wait still, for as long as it was to.
     eventually("nothing waits", || pair.report().directions[0].total.waiting == 0);
     rounds(3);
     // By the MTU that the ends have now; nothing is changed.
@@ -81,6 +80,33 @@ fn a_delay_is_the_least_that_a_packet_takes() {
     assert_eq!(pair.report().directions[0].impairments.rate, None);
     assert_eq!(pair.ask("set --clear"), "a to b: no impairments\nb to a: no impairments\n");
     rounds(100);
+}
+
+/// What waits behind a bad line comes as soon as the line is good again.
+#[test]
+fn a_good_line_again_lets_go_what_waits() {
+    if !can() {
+        return;
+    }
+    let pair = Pair::up("k", "");
+    pair.neighbours();
+    let [a, b, _] = &pair.spaces;
+    let (here, there) = (socket(a, ADDRESSES[1][0], 7510), socket(b, ADDRESSES[1][1], 7610));
+    for bad in ["--delay 1h", "--rate 10k"] {
+        pair.ask(&format!("set {bad}"));
+        for n in 0..50 {
+            here.send_to(&[n; 1400], (ADDRESSES[1][1], 7610)).unwrap();
+        }
+        eventually("they wait", || pair.report().directions[0].total.waiting >= 45);
+        pair.ask("set --clear");
+        here.send_to(&[50; 1400], (ADDRESSES[1][1], 7610)).unwrap();
+        for n in 0..=50 {
+            let mut packet = [0; 1400];
+            there.recv(&mut packet).unwrap();
+            assert_eq!(packet[0], n, "{bad}");
+        }
+        assert_eq!(pair.report().directions[0].total.waiting, 0);
+    }
 }
 
 #[test]
