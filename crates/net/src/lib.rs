@@ -74,6 +74,7 @@
 // A worker must not end because nobody reads what it says.
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
+pub mod address;
 mod block;
 pub mod capture;
 pub mod card;

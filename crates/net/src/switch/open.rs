@@ -41,8 +41,15 @@ impl FromStr for PortLink {
             let wrong = |e: &dyn fmt::Display| {
                 SwitchError::Link(format!("'{text}': {e}: give addresses as host:10.9.0.9/24,fd09::9/64"))
             };
-            let parse = |address: &str| address.parse::<Prefix>().map_err(|e| wrong(&e));
-            return Ok(Self::Host(addresses.split(',').map(parse).collect::<Result<_, _>>()?));
+            let parse = |address: &str| match address.parse::<Prefix>() {
+                Ok(_) if !address.contains('/') => {
+                    Err(wrong(&format_args!("{address}: the prefix length is missing")))
+                }
+                prefix => prefix.map_err(|e| wrong(&e)),
+            };
+            let addresses = addresses.split(',').map(parse).collect::<Result<Vec<_>, _>>()?;
+            crate::address::check(&addresses).map_err(|why| wrong(&why))?;
+            return Ok(Self::Host(addresses));
         }
         let spec: LinkSpec = text
             .parse()

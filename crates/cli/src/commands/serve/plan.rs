@@ -560,32 +560,7 @@ fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
 }
 
 fn check_addresses(addresses: &[Prefix]) -> anyhow::Result<()> {
-    for (i, prefix) in addresses.iter().enumerate() {
-        let address = prefix.address();
-        let v4 = match address {
-            IpAddr::V4(v4) => Some(v4),
-            IpAddr::V6(_) => None,
-        };
-        let why = if address.is_unspecified() {
-            "the unspecified address"
-        } else if address.is_loopback() {
-            "a loopback address"
-        } else if address.is_multicast() {
-            "a multicast address"
-        } else if v4.is_some_and(|v4| v4.is_broadcast() || prefix.broadcast() == Some(v4)) {
-            "the broadcast address of its network"
-        } else if v4.is_some() && prefix.len() < 31 && prefix.nth(0) == Some(address) {
-            "the address of the network itself"
-        } else if prefix.is_empty() {
-            "a network of everything; leave the rest to --gateway"
-        } else if addresses[..i].iter().any(|other| other.address() == address) {
-            "given twice"
-        } else {
-            continue;
-        };
-        bail!("--addr {prefix}: {why}");
-    }
-    Ok(())
+    flowlane::address::check(addresses).map_err(|why| anyhow::anyhow!("--addr {why}"))
 }
 
 fn check_tunnels(tunnels: &[TunnelSpec], all: &[Prefix]) -> anyhow::Result<()> {
