@@ -105,6 +105,7 @@ fn what_makes_no_sense_is_refused_before_anything_exists() {
     place.file("key.toml", "mode = \"default\"\ncolour = 3\n[[port]]\nname = \"a\"\nlink = \"plug\"\n");
     place.file("mode.toml", "mode = \"dot1x\"\n[[port]]\nname = \"a\"\nlink = \"plug\"\n");
     place.file("vlan.toml", "mode = \"dot1q\"\n[[port]]\nname = \"a\"\nlink = \"plug\"\npvid = 7\n");
+    place.file("pvid.toml", "[[port]]\nname = \"a\"\nlink = \"plug\"\npvid = 5000\n");
     place.file("link.toml", "mode = \"default\"\n[[port]]\nname = \"a\"\n");
     place.file("good.toml", "mode = \"default\"\n[[port]]\nname = \"a\"\nlink = \"plug\"\n");
     for (arguments, says) in [
@@ -137,7 +138,8 @@ fn what_makes_no_sense_is_refused_before_anything_exists() {
         ("not.toml", "not.toml"),
         ("key.toml", "colour"),
         ("mode.toml", "dot1x"),
-        ("vlan.toml", "there is no VLAN 7"),
+        ("vlan.toml", "there is no VLAN 7 for its pvid: a [[vlan]] with 'id = 7'"),
+        ("pvid.toml", "pvid 5000 needs 'mode = \"dot1q\"'"),
         ("link.toml", "port a: it has no link"),
         ("good.toml --port b", "the file has no such port"),
     ] {
@@ -191,6 +193,7 @@ fn words_change_a_running_switch_or_nothing_of_it() {
         ("port add p4=af-xdp:no-such", "no-such"),
         ("port add p4=host:10.9.0.9/33", "give addresses as host:"),
         ("port add p4=host:10.9.0.255/24", "the broadcast address of its network"),
+        ("port p1 mtu 1500 foo", "'foo' is nothing of port: pvid, mtu"),
         ("port add p4=af-packet:no-such", "no-such"),
         ("port del", "say which port to remove"),
         ("port del p9", "there is no port 'p9'"),
@@ -213,6 +216,8 @@ fn words_change_a_running_switch_or_nothing_of_it() {
     let file = place.text("switch config");
     assert_ne!(file, before);
     assert!(place.text("switch vlan").contains("vlangroup 10 members p1,p2t"));
+    let said = place.refused("switch vlan 7 members none port p1 pvid 7");
+    assert!(said.contains("'flowlane switch vlan 7 members p1' makes it"), "{said}");
     assert!(
         place.text("switch fdb").contains("02:00:00:00:00:07 vlan   10 port p1"),
         "{}",

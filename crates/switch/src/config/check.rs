@@ -10,18 +10,47 @@ fn wrong(what: String) -> Checked {
     Err(ConfigError(what))
 }
 
+/// Where somebody said what is wrong, and so can mend it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    InWords,
+    InFile,
+}
+
+impl Said {
+    /// How to have VLANs.
+    fn dot1q(self) -> &'static str {
+        match self {
+            Self::InWords => "'flowlane switch config vlan_mode dot1q'",
+            Self::InFile => "'mode = \"dot1q\"'",
+        }
+    }
+
+    /// How to have a VLAN with this port.
+    fn vlan(self, vid: u16, port: &str) -> String {
+        match self {
+            Self::InWords => format!("'flowlane switch vlan {vid} members {port}' makes it"),
+            Self::InFile => format!("a [[vlan]] with 'id = {vid}' and 'members = \"{port}\"' makes it"),
+        }
+    }
+}
+
 impl Config {
     /// Checks the whole configuration.
     ///
     /// # Errors
     /// The first thing that is wrong, in one line.
     pub fn check(&self) -> Checked {
+        self.check_as(Said::InWords)
+    }
+
+    pub(super) fn check_as(&self, said: Said) -> Checked {
         self.names()?;
         for port in self.ports.iter().filter(|port| !port.vacant) {
-            self.of_port(port)?;
+            self.of_port(port, said)?;
         }
-        self.numbers()?;
-        self.vlans()?;
+        self.numbers(said)?;
+        self.vlans(said)?;
         self.fixed()?;
         self.watched()
     }
@@ -65,24 +94,22 @@ impl Config {
         Ok(())
     }
 
-    fn of_port(&self, port: &PortConfig) -> Checked {
+    fn of_port(&self, port: &PortConfig, said: Said) -> Checked {
         let (name, flags) = (&port.name, port.flags);
         let vlans = self.mode.tpid().is_some();
         if !vlans {
             if port.pvid != 0 {
-                return wrong(format!(
-                    "port {name}: pvid {} needs 'config vlan_mode dot1q' or qinq",
-                    port.pvid
-                ));
+                return wrong(format!("port {name}: pvid {} needs {} or qinq", port.pvid, said.dot1q()));
             }
             if let Some(flag) = flags.without(Flags::FIRSTLOCK).names().next() {
-                return wrong(format!("port {name}: {flag} needs 'config vlan_mode dot1q' or qinq"));
+                return wrong(format!("port {name}: {flag} needs {} or qinq", said.dot1q()));
             }
         }
         if port.pvid != 0 && !self.groups.contains_key(&port.pvid) {
             let vid = port.pvid;
             return wrong(format!(
-                "port {name}: there is no VLAN {vid} for its pvid: 'vlangroup {vid} members {name}' makes it"
+                "port {name}: there is no VLAN {vid} for its pvid: {}",
+                said.vlan(vid, name)
             ));
         }
         for (one, other) in [
@@ -109,7 +136,7 @@ impl Config {
         Ok(())
     }
 
-    fn numbers(&self) -> Checked {
+    fn numbers(&self, said: Said) -> Checked {
         let within = |what: &str, n: u32, least: u32, most: u32| {
             if (least..=most).contains(&n) {
                 Ok(())
@@ -124,7 +151,11 @@ impl Config {
         within("mld", self.mld.into(), 1, 2)?;
         if let Some(address) = self.querier {
             if !self.snooping {
-                return wrong("querier: it asks for what snooping needs: 'config snooping on'".to_owned());
+                let mend = match said {
+                    Said::InWords => "flowlane switch config snooping on",
+                    Said::InFile => "snooping = true",
+                };
+                return wrong(format!("querier: it asks for what snooping needs: '{mend}'"));
             }
             if address.is_multicast() || address.is_loopback() || address.is_broadcast() {
                 return wrong(format!("querier {address}: no address of a host; 'on' asks from none"));
@@ -135,13 +166,14 @@ impl Config {
         within("moves", self.moves, 1, 1_000_000)
     }
 
-    fn vlans(&self) -> Checked {
+    fn vlans(&self, said: Said) -> Checked {
         for (&number, group) in &self.groups {
             match self.mode {
                 Mode::Default => {
-                    return wrong(
-                        "mode default has no groups: 'config vlan_mode dot1q', qinq or port first".to_owned(),
-                    );
+                    return wrong(format!(
+                        "mode default has no groups: {}, qinq or port first",
+                        said.dot1q()
+                    ));
                 }
                 Mode::Port if !PortId::new(number.into()).is_some_and(|port| self.all().has(port)) => {
                     let last = self.ports.len() - 1;
@@ -171,7 +203,7 @@ impl Config {
     fn fixed(&self) -> Checked {
         if self.statics.len() > self.addresses as usize {
             let (have, most) = (self.statics.len(), self.addresses);
-            return wrong(format!("{have} static addresses in a table of {most}: raise 'config addresses'"));
+            return wrong(format!("{have} static addresses in a table of {most}: raise 'addresses'"));
         }
         for ((vlan, mac), port) in &self.statics {
             let exists = match self.mode.tpid() {

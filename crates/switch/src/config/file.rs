@@ -20,6 +20,7 @@ use core::fmt::Write;
 use flowlane_stack::wire::MacAddr;
 use serde::Deserialize;
 
+use super::check::Said;
 use super::{Config, ConfigError, Flags, Mirror, Mode, PortConfig, StormLimits, words};
 use crate::ports::PortSet;
 
@@ -149,7 +150,7 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
             to.ok_or_else(|| ConfigError(format!("mirror: '{}' is no port", watch.to.escape_debug())))?;
         config.mirror = Some(Mirror { ports, vlan: watch.vlan, to });
     }
-    config.check()?;
+    config.check_as(Said::InFile)?;
     Ok(config)
 }
 

@@ -45,7 +45,7 @@ impl Change {
     /// What is wrong, in one line; nothing is changed then.
     pub fn parse(config: &Config, text: &str) -> Result<Change, ConfigError> {
         let change = Change { config: config.clone(), flush: Vec::new() };
-        let mut reader = Reader { words: text.split_whitespace(), peeked: None, change };
+        let mut reader = Reader { words: text.split_whitespace(), peeked: None, before: None, change };
         while let Some(word) = reader.next() {
             reader.command(word)?;
         }
@@ -164,9 +164,16 @@ fn list(numbers: &[u8]) -> String {
     numbers.iter().map(u8::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// What can be said of the switch, and of a port.
+const OF_SWITCH: &str = "config: vlan_mode, addresses, ageing, learning, reserved, snooping, querier, query_interval, igmp, mld, probe, \
+                         block or moves";
+const OF_PORT: &str = "port: pvid, mtu, addresses, storm, priority, priorities, or a flag";
+
 struct Reader<'a> {
     words: core::str::SplitWhitespace<'a>,
     peeked: Option<&'a str>,
+    /// The command before.
+    before: Option<&'static str>,
     change: Change,
 }
 
@@ -226,14 +233,23 @@ impl<'a> Reader<'a> {
             "vlangroup" => self.of_group(),
             "mirror" => self.of_mirror(),
             "fdb" => self.of_table(),
-            other => Err(ConfigError(format!(
-                "'{}' is no command: config, port, vlangroup, mirror or fdb",
-                other.escape_debug()
-            ))),
+            other => Err(self.unknown(other)),
         }
     }
 
+    /// Neither a word of the command before it, nor one that begins a command.
+    fn unknown(&self, word: &str) -> ConfigError {
+        let word = word.escape_debug();
+        ConfigError(match self.before {
+            None => format!("'{word}' is no command: config, port, vlangroup, mirror or fdb"),
+            Some("config") => format!("'{word}' is nothing of {OF_SWITCH}"),
+            Some("port") => format!("'{word}' is nothing of {OF_PORT}"),
+            Some(_) => format!("'{word}' is a word too many: leave it out"),
+        })
+    }
+
     fn of_switch(&mut self) -> Result<(), ConfigError> {
+        self.before = Some("config");
         const ON: [(&str, bool); 2] = [("on", true), ("off", false)];
         let mut some = false;
         while let Some(word) = self.next() {
@@ -267,10 +283,7 @@ impl<'a> Reader<'a> {
             }
             some = true;
         }
-        self.said(
-            some,
-            "config: vlan_mode, addresses, ageing, learning, reserved, snooping, querier, query_interval, igmp, mld, probe, block or moves",
-        )
+        self.said(some, OF_SWITCH)
     }
 
     fn said(&mut self, some: bool, what: &str) -> Result<(), ConfigError> {
@@ -284,6 +297,7 @@ impl<'a> Reader<'a> {
     }
 
     fn of_port(&mut self) -> Result<(), ConfigError> {
+        self.before = Some("port");
         let port = self.port("port")?;
         let mut some = false;
         while let Some(word) = self.next() {
@@ -305,7 +319,7 @@ impl<'a> Reader<'a> {
             }
             some = true;
         }
-        self.said(some, "port: pvid, mtu, addresses, storm, priority, priorities, or a flag")
+        self.said(some, OF_PORT)
     }
 
     /// Sets or clears one flag; `false` if there is none of this name.
@@ -362,6 +376,7 @@ impl<'a> Reader<'a> {
     }
 
     fn of_group(&mut self) -> Result<(), ConfigError> {
+        self.before = Some("vlangroup");
         let number: u16 = self.number("vlangroup")?;
         if self.value("vlangroup")? != "members" {
             return Err(ConfigError(format!(
@@ -379,6 +394,7 @@ impl<'a> Reader<'a> {
     }
 
     fn of_mirror(&mut self) -> Result<(), ConfigError> {
+        self.before = Some("mirror");
         let (mut ports, mut vlan) = (PortSet::NONE, None);
         loop {
             match self.value("mirror")? {
@@ -404,6 +420,7 @@ impl<'a> Reader<'a> {
     }
 
     fn of_table(&mut self) -> Result<(), ConfigError> {
+        self.before = Some("fdb");
         match self.value("fdb")? {
             "flush" => {
                 let flush = match self.value("flush")? {
