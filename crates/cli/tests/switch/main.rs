@@ -151,7 +151,9 @@ fn what_makes_no_sense_is_refused_before_anything_exists() {
         let output = place.command("switch up --port a --name").arg(name).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{name}");
     }
-    for what in ["show", "config", "vlan", "port", "fdb", "down", "port p1 pvid 1", "port p1 worker 0"] {
+    for what in
+        ["show", "config", "vlan", "port", "fdb", "mirror", "down", "port p1 pvid 1", "port p1 worker 0"]
+    {
         let said = place.refused(&format!("switch {what}"));
         assert!(said.contains("no switch of this user runs"), "{what}: {said}");
         let said = place.refused(&format!(
@@ -197,12 +199,13 @@ fn words_change_a_running_switch_or_nothing_of_it() {
         ("port add p4=af-packet:no-such", "no-such"),
         ("port del", "say which port to remove"),
         ("port del p9", "there is no port 'p9'"),
-        ("mirror", "say what to watch"),
     ] {
         let said = place.refused(&format!("switch {words}"));
         assert!(said.contains(says), "{words}: {said}");
         assert_eq!(place.text("switch config"), before, "{words}");
     }
+    assert_eq!(place.text("switch mirror"), "mirror none\n");
+    assert!(!place.text("switch show").contains("mirror"));
     for words in [
         "config vlan_mode dot1q snooping on querier 10.9.0.9 query_interval 60 igmp 2 mld 1 moves 7",
         "vlan 10 members p1,p2t",
@@ -216,6 +219,10 @@ fn words_change_a_running_switch_or_nothing_of_it() {
     let file = place.text("switch config");
     assert_ne!(file, before);
     assert!(place.text("switch vlan").contains("vlangroup 10 members p1,p2t"));
+    let mirror = "mirror from p1 vlan 10 to p3\n";
+    assert_eq!(place.text("switch mirror"), mirror);
+    assert_eq!(place.json("switch mirror --json"), "from p1 vlan 10 to p3");
+    assert!(place.text("switch show").contains(mirror));
     let said = place.refused("switch vlan 7 members none port p1 pvid 7");
     assert!(said.contains("'flowlane switch vlan 7 members p1' makes it"), "{said}");
     assert!(

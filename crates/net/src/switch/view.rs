@@ -72,6 +72,9 @@ pub struct SwitchView {
     pub listeners: Vec<(u16, String, String)>,
     /// Who asks for groups, where the switch would: VLAN, `igmp` or `mld`, and `self` or the address of another.
     pub queriers: Vec<(u16, String, String)>,
+    /// What is copied to a port that watches: `from p1 vlan 10 to p3`; `None`: nothing.
+    #[serde(default)]
+    pub mirror: Option<String>,
     /// What workers had to tell one another and found no room for.
     pub lost_news: u64,
 }
@@ -153,6 +156,7 @@ impl SwitchView {
             groups: config.groups.iter().map(|(vid, group)| (*vid, config.member_words(*group))).collect(),
             listeners: first.map_or(Vec::new(), |view| view.listeners.iter().map(listener).collect()),
             queriers: first.map_or(Vec::new(), |view| view.queriers.iter().map(asks).collect()),
+            mirror: config.mirror_words(),
             lost_news: views.iter().map(|view| view.lost_news).sum(),
         }
     }

@@ -103,18 +103,24 @@ impl Config {
         for ((vlan, mac), port) in &self.statics {
             text += &format!("fdb static {mac} vlan {vlan} port {}\n", self.name(*port));
         }
-        if let Some(mirror) = &self.mirror {
-            text += "mirror";
-            if !mirror.ports.is_empty() {
-                text += &format!(
-                    " from {}",
-                    self.member_words(Group { members: mirror.ports, ..Group::default() })
-                );
-            }
-            text += &mirror.vlan.map_or(String::new(), |vlan| format!(" vlan {vlan}"));
-            text += &format!(" to {}\n", self.name(mirror.to));
+        if let Some(mirror) = self.mirror_words() {
+            text += &format!("mirror {mirror}\n");
         }
         text
+    }
+
+    /// The mirror as words: `from p1,p2 vlan 10 to p3`.
+    #[must_use]
+    pub fn mirror_words(&self) -> Option<String> {
+        let mirror = self.mirror.as_ref()?;
+        let mut text = String::new();
+        if !mirror.ports.is_empty() {
+            let watched = Group { members: mirror.ports, ..Group::default() };
+            text += &format!("from {} ", self.member_words(watched));
+        }
+        text += &mirror.vlan.map_or(String::new(), |vlan| format!("vlan {vlan} "));
+        text += &format!("to {}", self.name(mirror.to));
+        Some(text)
     }
 
     /// Members as words: `p1,p2,cput`; `empty` where there are none.

@@ -32,7 +32,7 @@ pub(crate) enum Switch {
     Port(Words),
     /// Print the table of addresses, or change it: flush port p1.
     Fdb(Words),
-    /// Copy frames to a port that watches: from p1 to p3.
+    /// Print what is copied to a port that watches, or change it: from p1 to p3.
     Mirror(Words),
 }
 
@@ -191,7 +191,7 @@ impl Switch {
                 if words.change("mirror")? {
                     Ok(())
                 } else {
-                    bail!("say what to watch: 'from p1 to p3', or 'none'")
+                    show::mirror(&words.name, words.json)
                 }
             }
         }

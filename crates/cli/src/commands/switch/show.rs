@@ -50,6 +50,9 @@ impl Show {
             writeln!(out, "{} news between workers found no room", view.lost_news)?;
         }
         print_vlans(&mut out, &view)?;
+        if let Some(mirror) = &view.mirror {
+            writeln!(out, "mirror {mirror}")?;
+        }
         for (vlan, group, ports) in &view.listeners {
             writeln!(out, "vlan {vlan}  {group}  {ports}")?;
         }
@@ -107,6 +110,18 @@ pub(super) fn vlans(name: &Name, json: bool) -> anyhow::Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&view.groups)?)?;
     } else {
         print_vlans(&mut out, &view)?;
+    }
+    Ok(())
+}
+
+/// The mirror, as the words that make it.
+pub(super) fn mirror(name: &Name, json: bool) -> anyhow::Result<()> {
+    let view = view(name)?;
+    let mut out = stdout::lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&view.mirror)?)?;
+    } else {
+        writeln!(out, "mirror {}", view.mirror.as_deref().unwrap_or("none"))?;
     }
     Ok(())
 }
