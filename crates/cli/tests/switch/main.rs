@@ -223,6 +223,9 @@ fn words_change_a_running_switch_or_nothing_of_it() {
     assert_eq!(place.text("switch mirror"), mirror);
     assert_eq!(place.json("switch mirror --json"), "from p1 vlan 10 to p3");
     assert!(place.text("switch show").contains(mirror));
+    let json = place.json("switch config --json");
+    assert_eq!((&json["mode"], &json["mirror"]["to"]), (&"dot1q".into(), &"p3".into()), "{json}");
+    assert_eq!((&json["port"][1]["mtu"], &json["igmp"]), (&1600.into(), &2.into()), "{json}");
     let said = place.refused("switch vlan 7 members none port p1 pvid 7");
     assert!(said.contains("'flowlane switch vlan 7 members p1' makes it"), "{said}");
     assert!(

@@ -7,15 +7,11 @@ mod host;
 mod show;
 mod up;
 
-use crate::stdout;
-use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Subcommand;
-use flowlane::control::{
-    self, ChangeRequest, ConfigView, DoneView, PortAddRequest, PortMoveRequest, PortRemoveRequest,
-};
+use flowlane::control::{self, ChangeRequest, DoneView, PortAddRequest, PortMoveRequest, PortRemoveRequest};
 
 /// Run a switch with VLANs between links, and change it while it runs.
 #[derive(Debug, Subcommand)]
@@ -160,11 +156,11 @@ impl Switch {
             }
             Self::Show(show) => show.run(),
             Self::Config(words) => {
-                if !words.change("config")? {
-                    let config: ConfigView = control::get(&words.name.path()?, "/v1/switch/config")?;
-                    stdout::lock().write_all(config.file.as_bytes())?;
+                if words.change("config")? {
+                    Ok(())
+                } else {
+                    show::config(&words.name, words.json)
                 }
-                Ok(())
             }
             Self::Vlan(words) => {
                 if words.change("vlangroup")? {

@@ -4,7 +4,7 @@ use crate::stdout;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use flowlane::control::{self, AddressesView};
+use flowlane::control::{self, AddressesView, ConfigView};
 use flowlane::switch::{PortView, SwitchView};
 
 use super::Name;
@@ -122,6 +122,19 @@ pub(super) fn mirror(name: &Name, json: bool) -> anyhow::Result<()> {
         writeln!(out, "{}", serde_json::to_string_pretty(&view.mirror)?)?;
     } else {
         writeln!(out, "mirror {}", view.mirror.as_deref().unwrap_or("none"))?;
+    }
+    Ok(())
+}
+
+/// The configuration, as a file; with `json` what that file says.
+pub(super) fn config(name: &Name, json: bool) -> anyhow::Result<()> {
+    let view: ConfigView = control::get(&name.path()?, "/v1/switch/config")?;
+    let mut out = stdout::lock();
+    if json {
+        let said: toml::Table = view.file.parse()?;
+        writeln!(out, "{}", serde_json::to_string_pretty(&said)?)?;
+    } else {
+        out.write_all(view.file.as_bytes())?;
     }
     Ok(())
 }
