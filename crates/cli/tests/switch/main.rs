@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_refused_before_anything_exists() {
             what.split(' ').next().unwrap(),
             what.split_once(' ').map_or("", |(_, rest)| rest)
         ));
-        assert!(said.contains("other"), "{what}: {said}");
+        assert!(said.contains("no switch named 'other' of this user runs here"), "{what}: {said}");
     }
 }
 

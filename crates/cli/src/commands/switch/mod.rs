@@ -61,23 +61,34 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// The names of switches with these sockets.
+fn names(found: &[PathBuf]) -> String {
+    let names: Vec<&str> = found.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
+    names.join(", ")
+}
+
+/// Which ones run, in the place of one that does not.
+fn others(found: &[PathBuf]) -> String {
+    if found.is_empty() { String::new() } else { format!("; there is: {}", names(found)) }
+}
+
 impl Name {
     /// The control socket.
     fn path(&self) -> anyhow::Result<PathBuf> {
-        if let Some(name) = &self.name {
-            return Ok(control::switch_path(name));
-        }
         let mut found = control::switches();
+        if let Some(name) = &self.name {
+            let path = control::switch_path(name);
+            if found.contains(&path) {
+                return Ok(path);
+            }
+            bail!("no switch named '{name}' of this user runs here{}", others(&found));
+        }
         match found.len() {
             1 => Ok(found.remove(0)),
             0 => bail!(
                 "no switch of this user runs: 'flowlane switch up --port p1=tap:a --port p2=tap:b' starts one"
             ),
-            _ => {
-                let names: Vec<String> =
-                    found.iter().filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
-                bail!("several switches run, name one with --name: {}", names.join(", "))
-            }
+            _ => bail!("several switches run, name one with --name: {}", names(&found)),
         }
     }
 }
