@@ -114,7 +114,7 @@ fn commands_are_run_in_turns() {
     // Figures that differ from run to run, as figures do, and a note of the order.
     let of = |side: &str, base: u32| {
         let path = dir.dir().display();
-        format!("cd {path}; echo {side} >> order; n=$(wc -l < order); echo rate $(({base} + n % 5))")
+        format!("cd {path}; echo {side} >> order; n=$(wc -l < order); echo $(({base} + n % 5))")
     };
     let (fast, slow) = (of("a", 1000), of("b", 900));
     let worse = compare(&["--a", &fast, "--b", &slow, "--json"]);
@@ -145,7 +145,11 @@ fn commands_are_run_in_turns() {
     assert_eq!(reports.status.code(), Some(1));
     for (b, words) in [
         ("exit 3", "--b: the command failed (exit status: 3)"),
-        ("echo none", "neither a report"),
+        ("echo none", "the last line it printed is no number, and there is no report (flowlane load --json)"),
+        ("true", "the last line it printed is no number"),
+        ("echo 5; echo 'schedule: kept; 50 % may be'", "the last line it printed is no number"),
+        ("echo rate 5", "the last line it printed is no number"),
+        (&format!("cat {quick}"), "one side prints a report and the other a plain number"),
         ("echo 0", "not above 0"),
     ] {
         let bad = compare(&["--a", "echo 1", "--b", b]);
@@ -153,6 +157,11 @@ fn commands_are_run_in_turns() {
         let said = String::from_utf8_lossy(&bad.stderr).into_owned();
         assert!(said.contains(words), "{said}");
     }
+    // For p99 less is better, for a number more: which of them this is nobody has said.
+    let plain = compare(&["--metric", "p99", "--a", "echo 1", "--b", "echo 2"]);
+    let said = String::from_utf8_lossy(&plain.stderr).into_owned();
+    assert_eq!(plain.status.code(), Some(2), "{said}");
+    assert!(said.contains("--metric is for reports") && said.lines().count() == 1, "{said}");
 }
 
 /// ^C in the fourth pair: the three whole ones are shown, though they differ without a verdict, and the run that it cut short does not count.

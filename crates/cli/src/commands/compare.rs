@@ -21,8 +21,8 @@ use crate::stdout;
 /// Run two commands in turns, as often as it takes, and say whether their figures differ.
 ///
 /// Each command is run by the shell, to its end; it starts and stops what servers it needs. Its figure is taken from the JSON report of
-/// 'flowlane load --json' (--metric), or is the last number that it prints. The exit code is 1 if B is shown to be worse, 2 if a command
-/// failed or ^C came, otherwise 0.
+/// 'flowlane load --json' (--metric), or is the last line that it prints, which is then one number. The exit code is 1 if B is shown to
+/// be worse, 2 if a command failed or ^C came, otherwise 0.
 #[derive(Debug, Args)]
 pub(crate) struct Compare {
     /// Command of A, the baseline.
@@ -31,9 +31,9 @@ pub(crate) struct Compare {
     /// Command of B.
     #[arg(long, value_name = "COMMAND")]
     b: String,
-    /// Metric of a report: p50, p99, p99.9, mean, rate or cpu.
-    #[arg(long, default_value = "rate", value_parser = metric)]
-    metric: Metric,
+    /// Metric of a report: p50, p99, p99.9, mean, rate or cpu; without it, rate.
+    #[arg(long, value_parser = metric)]
+    metric: Option<Metric>,
     /// A printed number is a cost: less of it is better.
     #[arg(long)]
     less_is_better: bool,
@@ -49,6 +49,11 @@ pub(crate) struct Compare {
 
 fn smallest(text: &str) -> Result<f64, String> {
     neglect(text).ok().filter(|share| *share > 0.0).ok_or_else(|| "a share above 0 percent".to_owned())
+}
+
+/// The number that is all there is in the last line that is not empty.
+fn last_line(text: &str) -> Option<f64> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())?.parse().ok()
 }
 
 #[derive(Debug, Serialize)]
@@ -68,6 +73,8 @@ impl Compare {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut turns = Turns::new(self.judging.wish(), self.smallest, self.pairs as usize);
         let mut less_is_better = self.less_is_better;
+        // Of what kind the first figure was: a metric, or a plain number. All others are of the same.
+        let mut kind = None;
         let interrupt = Interrupt::listen()?;
         // `None`: the run was cut short by ^C, or failed of it.
         let mut figure = |side: char| {
@@ -76,6 +83,10 @@ impl Compare {
                 return Ok(None);
             }
             let (figure, metric) = run.with_context(|| format!("--{side}"))?;
+            ensure!(
+                *kind.get_or_insert(metric) == metric,
+                "one side prints a report and the other a plain number: they are not compared"
+            );
             less_is_better |= metric.is_some_and(|m| !m.more_is_better());
             Ok::<_, anyhow::Error>(Some(figure))
         };
@@ -124,13 +135,17 @@ impl Compare {
         if let Ok(runs) = files::runs_from_json(&text)
             && let Some(run) = runs.last()
         {
-            let figure =
-                self.metric.of_run(run).with_context(|| format!("the run has no {}", self.metric.name()))?;
-            return Ok((figure, Some(self.metric)));
+            let metric = self.metric.unwrap_or(Metric::Rate);
+            let figure = metric.of_run(run).with_context(|| format!("the run has no {}", metric.name()))?;
+            return Ok((figure, Some(metric)));
         }
-        let last = text.split_whitespace().rev().find_map(|word| word.parse::<f64>().ok());
-        let figure =
-            last.context("the command printed neither a report (flowlane load --json) nor a number")?;
+        let figure = last_line(&text).context(
+            "the last line it printed is no number, and there is no report (flowlane load --json)",
+        )?;
+        ensure!(
+            self.metric.is_none(),
+            "it printed a plain number, and --metric is for reports (flowlane load --json)"
+        );
         ensure!(figure.is_finite() && figure > 0.0, "its figure is {figure}, which is not above 0");
         Ok((figure, None))
     }
