@@ -102,7 +102,7 @@ fn a_tap_interface_has_one_program_behind_it() {
     near.ip("tuntap add dev tap0 mode tap multi_queue vnet_hdr").unwrap();
     let server = serving(&near, "tap:tap0", "10.11.2.2/24", &[]);
     let said = refused(&near, "tap:tap0", "10.11.2.3/24", &[]);
-    assert!(said.contains(&format!("already served by process {}", server.id())), "{said}");
+    assert!(said.contains(&format!("already taken by process {}", server.id())), "{said}");
     // Its kernel's side is another matter.
     drop(serving(&near, "af-packet:tap0", "10.11.2.3/24", &[]));
     drop(server);

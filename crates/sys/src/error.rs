@@ -54,7 +54,7 @@ pub enum Error {
     AddressBusy {
         /// The interface.
         interface: String,
-        /// The address, network or interface, and its VLAN.
+        /// The address or network, and its VLAN; `it`: the whole interface.
         address: String,
         /// The number of the program's process, as far as the kernel tells.
         owner: Option<u32>,
@@ -160,11 +160,17 @@ impl std::fmt::Display for Error {
             }
             Self::AddressBusy { interface, address, owner } => {
                 let who = owner.map_or("another program".to_owned(), |pid| format!("process {pid}"));
-                write!(
-                    f,
-                    "{interface}: {address} is already served by {who}: stop that first, or use another "
-                )?;
-                f.write_str(if address == "it" { "interface" } else { "address" })
+                if address == "it" {
+                    write!(
+                        f,
+                        "{interface}: already taken by {who}: stop that first, or use another interface"
+                    )
+                } else {
+                    write!(
+                        f,
+                        "{interface}: {address} is already served by {who}: stop that first, or use another address"
+                    )
+                }
             }
             Self::Unsupported { interface, what } => write!(f, "{interface}: {what}"),
             Self::Invalid(what) => f.write_str(what),

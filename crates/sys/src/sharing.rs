@@ -233,6 +233,8 @@ impl Name {
         };
         match (self.side, len) {
             (Side::Tap, _) => "it".to_owned(),
+            // Every packet of the interface: a user has named no address.
+            (_, 0) if self.tags == Tags::Any => "it".to_owned(),
             (_, 32) if address.is_ipv4() => format!("{address}{vlan}"),
             (_, 128) => format!("{address}{vlan}"),
             _ => format!("{address}/{len}{vlan}"),
@@ -307,5 +309,21 @@ mod tests {
         hold(&[(a, 32)]).unwrap();
         drop(second);
         hold(&[(a, 24)]).unwrap();
+    }
+
+    #[test]
+    fn who_takes_a_whole_interface_is_told_of_no_address() {
+        let said = |side, tags, prefix, len| {
+            let address = Name { side, ..name(tags, prefix, len) }.words();
+            Error::AddressBusy { interface: "e1".to_owned(), address, owner: Some(7) }.to_string()
+        };
+        let whole = "e1: already taken by process 7: stop that first, or use another interface";
+        assert_eq!(said(Side::Link, Tags::Any, "0.0.0.0", 0), whole);
+        assert_eq!(said(Side::Link, Tags::Any, "::", 0), whole);
+        assert_eq!(said(Side::Tap, Tags::Any, "::", 0), whole);
+        assert_eq!(
+            said(Side::Link, Tags::Vlan(5), "10.1.1.1", 32),
+            "e1: 10.1.1.1 on VLAN 5 is already served by process 7: stop that first, or use another address"
+        );
     }
 }
