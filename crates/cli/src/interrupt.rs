@@ -1,16 +1,25 @@
 //! ^C: the first ends the run with a report, the second ends the process at once. SIGTERM is the same.
 //!
+//! What comes within [`ECHO`] of the first is no second one: `timeout` of coreutils sends its signal to the child and then to the group,
+//! and both reach the child.
+//!
 //! SIGHUP, which comes when a terminal or an ssh session goes away, ends the run in order, too, so that files are finished and sockets
 //! removed. It may come several times (from the kernel and from the shell), so a second one changes nothing. Where it is ignored, as
 //! with `nohup`, it stays so.
 
 use std::os::raw::c_int;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use flowlane_sys::privilege;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+/// A signal that comes so soon after the first is the same one, sent twice.
+const ECHO: Duration = Duration::from_millis(200);
 
 /// Whether the first signal has arrived.
 #[derive(Debug, Clone)]
@@ -20,14 +29,27 @@ impl Interrupt {
     /// Installs the signal handlers.
     pub(crate) fn listen() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
+        // The handlers set the flag, so that the first signal does not depend on the thread.
         for signal in ends() {
-            // Tested before it is set: the first signal only sets it, the second ends the process with the default action.
-            if hurries(signal) {
-                flag::register_conditional_shutdown(signal, 128 + signal, flag.clone())
-                    .context("listening for signals")?;
-            }
             flag::register(signal, flag.clone()).context("listening for signals")?;
         }
+        let mut signals = Signals::new(ends()).context("listening for signals")?;
+        let (ready, is_ready) = mpsc::channel::<()>();
+        std::thread::Builder::new()
+            .name("flowlane-signals".into())
+            .spawn(move || {
+                // It needs no privilege, and is there before the others give up theirs. The kernel is not expected to refuse.
+                let _ = privilege::drop_all();
+                drop(ready);
+                let mut second = Second::default();
+                if let Some(signal) = signals.forever().find(|signal| second.is(*signal)) {
+                    // Whatever hangs.
+                    signal_hook::low_level::exit(128 + signal);
+                }
+            })
+            .context("starting a thread")?;
+        // An error is the end of the channel, which says so.
+        let _ = is_ready.recv();
         Ok(Self(flag))
     }
 
@@ -48,9 +70,18 @@ pub(crate) fn heeded(signals: &[c_int]) -> Vec<c_int> {
     signals.iter().copied().filter(|signal| !ignores(&status, *signal)).collect()
 }
 
-/// Whether this signal ends a command at once that is ending already.
-pub(crate) fn hurries(signal: c_int) -> bool {
-    matches!(signal, SIGINT | SIGTERM)
+/// Tells the second signal, which ends a command at once, from the first and its echo.
+#[derive(Debug, Default)]
+pub(crate) struct Second {
+    first: Option<Instant>,
+}
+
+impl Second {
+    /// Whether this signal, one of [`ends`] that comes now, ends a command at once that is ending already.
+    pub(crate) fn is(&mut self, signal: c_int) -> bool {
+        let first = *self.first.get_or_insert_with(Instant::now);
+        matches!(signal, SIGINT | SIGTERM) && first.elapsed() >= ECHO
+    }
 }
 
 /// Whether a process with this status, as /proc has it, ignores a signal.

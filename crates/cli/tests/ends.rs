@@ -248,6 +248,54 @@ fn no_hangups() -> bool {
     ignored
 }
 
+/// `timeout` of coreutils sends its signal twice, to the child and to its group: that is one signal.
+#[test]
+fn a_signal_that_comes_twice_at_once_ends_in_order() {
+    for _ in 0..20 {
+        let port = free_port();
+        let serve = format!("serve http --addr 127.0.0.1 --port {port} --json");
+        let service = Program::ready(flowlane(&serve), " port ");
+        service.signal(Signal::TERM);
+        service.signal(Signal::INT);
+        assert_eq!(http_summary(&ended(service))["requests"], 0);
+    }
+}
+
+/// As above, of a command that ends by itself; and a signal that comes later ends one that hangs: it waits for somebody who reads its report.
+#[test]
+fn a_later_signal_ends_what_hangs() {
+    let port = free_port();
+    let service = Program::ready(flowlane(&format!("serve http --addr 127.0.0.1 --port {port}")), " port ");
+    let load = format!("load http http://127.0.0.1:{port}/ -c 1 -r 10 -d 10m --slip-budget 10m --lines");
+    for again in [Signal::TERM, Signal::INT] {
+        let mut run = Program::start(flowlane(&format!("{load} --json")));
+        run.hear("answers/s");
+        run.signal(Signal::TERM);
+        run.signal(Signal::INT);
+        let Ended { status, printed, said } = run.end();
+        assert_eq!(status.code(), Some(0), "{said:#?}");
+        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["ended"], "interrupted");
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut full = writer.try_clone().unwrap();
+        rustix::io::ioctl_fionbio(&full, true).unwrap();
+        while full.write(&[0; 4096]).is_ok() {}
+        rustix::io::ioctl_fionbio(&full, false).unwrap();
+        let mut command = flowlane(&format!("{load} --json"));
+        let mut run = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        drop((command, full));
+        let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
+        lines.find(|line| line.contains("answers/s")).unwrap();
+        let process = rustix::process::Pid::from_child(&run);
+        flowlane_testnet::eventually("it ends", || {
+            rustix::process::kill_process(process, again).unwrap();
+            run.try_wait().unwrap().is_some()
+        });
+        assert_eq!(run.wait().unwrap().code(), Some(128 + again.as_raw()));
+        drop(reader);
+    }
+    service.interrupt();
+}
+
 /// The terminal goes away: kernel and shell both send SIGHUP. Nothing is left behind, and nothing is lost.
 #[test]
 fn what_loses_its_terminal_ends_in_order() {

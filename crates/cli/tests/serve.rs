@@ -678,8 +678,7 @@ fn a_stop_ends_connections_and_a_second_one_waits_for_none() {
             })
             .unwrap();
         let code = if twice {
-            service.signal(Signal::INT);
-            let ended = service.end();
+            let ended = service.insist(Signal::INT);
             drop(peer);
             ended.status.code()
         } else {

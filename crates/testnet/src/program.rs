@@ -237,6 +237,22 @@ impl Program {
         Ended { status, printed, said: std::mem::take(&mut self.heard) }
     }
 
+    /// Sends it a signal every few milliseconds until it ends: a second one counts only some time after the first.
+    ///
+    /// # Panics
+    /// If it does not end.
+    #[must_use]
+    pub fn insist(self, signal: Signal) -> Ended {
+        let time = Timespec::try_from(Duration::from_millis(10)).expect("it is short");
+        let process = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty());
+        let process = process.unwrap_or_else(|e| panic!("{}: {e}", self.name));
+        eventually(&self.name, || {
+            self.signal(signal);
+            poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&time)) == Ok(1)
+        });
+        self.end()
+    }
+
     /// ^C, after which it must end with success; what it printed that was not read before.
     ///
     /// # Panics

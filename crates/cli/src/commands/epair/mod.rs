@@ -126,13 +126,12 @@ impl Up {
         std::thread::Builder::new()
             .name("flowlane-signals".into())
             .spawn(move || {
-                let mut ending = false;
+                let mut second = interrupt::Second::default();
                 for signal in signals.forever() {
                     // The second ends the process at once; the interfaces go with it.
-                    if ending && interrupt::hurries(signal) {
+                    if second.is(signal) {
                         std::process::exit(128 + signal);
                     }
-                    ending = true;
                     drop(events.send(Event::Signal));
                 }
             })

@@ -172,6 +172,8 @@ const LAST_WORDS: Duration = Duration::from_millis(50);
 /// Events that this thread waits for.
 enum Event {
     Signal(i32),
+    /// One that ends the process at once, since another has come before it.
+    Again(i32),
     /// A lane could not open its socket.
     Failed(SocketError),
     /// A lane waits for datagrams or connections.
@@ -215,7 +217,13 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     let web = web.transpose()?;
     std::thread::Builder::new()
         .name("flowlane-signals".into())
-        .spawn(move || signals.forever().try_for_each(|s| events.send(Event::Signal(s))))
+        .spawn(move || {
+            let mut second = interrupt::Second::default();
+            signals.forever().try_for_each(|signal| {
+                let again = signal != SIGUSR1 && second.is(signal);
+                events.send(if again { Event::Again(signal) } else { Event::Signal(signal) })
+            })
+        })
         .context("starting a thread")?;
 
     let rebalancer = plan
@@ -283,16 +291,14 @@ fn open_log(plan: &Plan, handle: &Handle, queue: Option<FlowRecords>) -> anyhow:
     log.map(Some).map_err(|e| anyhow!("--flow-log {target}: {e}"))
 }
 
-/// From here on ^C or SIGTERM ends the process at once.
+/// From here on a second ^C or SIGTERM ends the process at once.
 fn end_at_once_on_a_signal(happened: Receiver<Event>) -> anyhow::Result<()> {
-    let hurry = move || {
-        happened.into_iter().any(|e| matches!(e, Event::Signal(signal) if interrupt::hurries(signal)))
-    };
+    let again = |event| if let Event::Again(signal) = event { Some(signal) } else { None };
     std::thread::Builder::new()
         .name("flowlane-hurry".into())
         .spawn(move || {
-            if hurry() {
-                std::process::exit(130);
+            if let Some(signal) = happened.into_iter().find_map(again) {
+                std::process::exit(128 + signal);
             }
         })
         .context("starting a thread")
@@ -333,7 +339,7 @@ fn wait_for_lanes(plan: &Plan, happened: &Receiver<Event>) -> anyhow::Result<boo
             Ok(Event::Ready) => ready += 1,
             Ok(Event::Failed(error)) => return Err(not_opened(plan, error)),
             Ok(Event::Signal(SIGUSR1)) => {}
-            Ok(Event::Signal(_)) | Err(_) => return Ok(false),
+            Ok(Event::Signal(_) | Event::Again(_)) | Err(_) => return Ok(false),
         }
     }
     Ok(true)
@@ -405,7 +411,7 @@ fn watch(
                 Some(flows) => show.flows(&flows.list())?,
                 None => say!("flowlane: flows are counted with --flows only"),
             },
-            Ok(Event::Signal(_)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(Event::Signal(_) | Event::Again(_)) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(Event::Failed(_) | Event::Ready) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let now = Instant::now();
