@@ -7,7 +7,8 @@ mod fixture;
 use std::process::{Command, Output};
 
 use flowlane_load::report::files;
-use flowlane_testnet::Scratch;
+use flowlane_testnet::{Ended, Program, Scratch, eventually};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// A report whose service times are `scale` times as long.
@@ -157,6 +158,10 @@ fn commands_are_run_in_turns() {
         let said = String::from_utf8_lossy(&bad.stderr).into_owned();
         assert!(said.contains(words), "{said}");
     }
+    let blind = compare(&["--neglect", "5", "--smallest", "3", "--a", "echo 1", "--b", "echo 1"]);
+    let said = String::from_utf8_lossy(&blind.stderr).into_owned();
+    assert_eq!(blind.status.code(), Some(2), "{said}");
+    assert!(said.contains("(--neglect 5.00 %)") && said.contains("(--smallest 3.00 %)"), "{said}");
     // For p99 less is better, for a number more: which of them this is nobody has said.
     let plain = compare(&["--metric", "p99", "--a", "echo 1", "--b", "echo 2"]);
     let said = String::from_utf8_lossy(&plain.stderr).into_owned();
@@ -183,5 +188,31 @@ fn an_interrupted_comparison_shows_its_pairs() {
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&answer["verdict"], &answer["pairs"]), (&"interrupted".into(), &3.into()), "{answer}");
         assert_eq!(std::fs::read_to_string(dir.dir().join("runs")).unwrap().lines().count(), 7);
+    }
+}
+
+/// Who ends the comparison alone ends what it runs: the command, what that has started, and one that does not listen.
+#[test]
+fn a_signal_ends_the_command_that_runs() {
+    for trap in ["", "trap '' TERM; "] {
+        let dir = Scratch::new("compare-ended");
+        let pids = dir.path("pids");
+        let hang =
+            format!("{trap}sleep 1000 & echo $! > {pids}.1; echo $$ >> {pids}.1; mv {pids}.1 {pids}; wait");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(["compare", "--a", &hang, "--b", "echo 1"]);
+        let program = Program::start(command);
+        eventually("it runs", || std::path::Path::new(&pids).exists());
+        program.signal(Signal::TERM);
+        let Ended { status, said, .. } = program.end();
+        assert_eq!(status.code(), Some(2), "{said:?}");
+        assert_eq!(said, ["flowlane: interrupted after 0 pairs"]);
+        for pid in std::fs::read_to_string(&pids).unwrap().lines() {
+            // The parent of an orphan may take its time to wait for it.
+            eventually("it is gone", || {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+                stat.map_or(true, |stat| stat.contains(") Z "))
+            });
+        }
     }
 }

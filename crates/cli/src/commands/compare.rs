@@ -4,12 +4,19 @@
 //! happens to both alike.
 
 use std::io::{self, Read, Write};
-use std::process::{Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane_load::report::compare::{Bounds, Judged, Metric, Turns, Verdict};
 use flowlane_load::report::files;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
 use serde::Serialize;
 
 use super::judging::{Judging, LARGEST, metric, neglect};
@@ -17,6 +24,12 @@ use crate::exit::Missed;
 use crate::interrupt::Interrupt;
 use crate::say::say;
 use crate::stdout;
+
+/// Interval between looks for ^C while a command runs.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Time for a command to end in order after ^C.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Run two commands in turns, as often as it takes, and say whether their figures differ.
 ///
@@ -51,6 +64,69 @@ fn smallest(text: &str) -> Result<f64, String> {
     neglect(text).ok().filter(|share| *share > 0.0).ok_or_else(|| "a share above 0 percent".to_owned())
 }
 
+/// Runs a command in a process group of its own: how it ended, and what it printed. ^C ends the group.
+fn run_to_its_end(command: &str, interrupt: &Interrupt) -> anyhow::Result<(ExitStatus, Vec<u8>)> {
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .context("sh")?;
+    let out = child.stdout.take().context("its output")?;
+    let (done, is_done) = mpsc::channel();
+    let read = move || {
+        let mut text = Vec::new();
+        let read = out.take(LARGEST).read_to_end(&mut text);
+        // Nobody wants it after ^C.
+        let _ = done.send(read.map(|_| text));
+    };
+    thread::Builder::new().name("flowlane-output".into()).spawn(read).context("starting a thread")?;
+    let mut text = None;
+    loop {
+        if interrupt.came() {
+            end(child)?;
+            bail!("interrupted");
+        }
+        let Some(printed) = &mut text else {
+            match is_done.recv_timeout(LOOK) {
+                Ok(read) => text = Some(read.context("reading its output")?),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => bail!("its output was not read"),
+            }
+            continue;
+        };
+        if has_ended(&child, LOOK)? {
+            return Ok((child.wait()?, std::mem::take(printed)));
+        }
+    }
+}
+
+/// Waits so long for the end of a child.
+fn has_ended(child: &Child, time: Duration) -> io::Result<bool> {
+    let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let time = Timespec::try_from(time).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&time)) {
+        Err(Errno::INTR) => Ok(false),
+        found => Ok(found? > 0),
+    }
+}
+
+/// Ends a child and all of its process group: in order, and after [`GRACE`] at once.
+fn end(mut child: Child) -> io::Result<()> {
+    let group = Pid::from_child(&child);
+    let until = Instant::now() + GRACE;
+    // An error means that nobody is left of it.
+    let _ = kill_process_group(group, Signal::TERM);
+    while Instant::now() < until && !has_ended(&child, LOOK)? {}
+    // The child is there until it is waited for, so the group has its number still.
+    while child.try_wait()?.is_some() && test_kill_process_group(group).is_ok() && Instant::now() < until {
+        thread::sleep(LOOK);
+    }
+    let _ = kill_process_group(group, Signal::KILL);
+    child.wait().map(drop)
+}
+
 /// The number that is all there is in the last line that is not empty.
 fn last_line(text: &str) -> Option<f64> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())?.parse().ok()
@@ -71,6 +147,12 @@ struct Answer {
 impl Compare {
     /// Runs the pairs and prints the result.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.judging.neglect <= self.smallest,
+            "a difference that does not count (--neglect {:.2} %) cannot be above the one to be seen (--smallest {:.2} %)",
+            self.judging.neglect * 100.0,
+            self.smallest * 100.0
+        );
         let mut turns = Turns::new(self.judging.wish(), self.smallest, self.pairs as usize);
         let mut less_is_better = self.less_is_better;
         // Of what kind the first figure was: a metric, or a plain number. All others are of the same.
@@ -78,7 +160,7 @@ impl Compare {
         let interrupt = Interrupt::listen()?;
         // `None`: the run was cut short by ^C, or failed of it.
         let mut figure = |side: char| {
-            let run = self.figure(if side == 'a' { &self.a } else { &self.b });
+            let run = self.figure(if side == 'a' { &self.a } else { &self.b }, &interrupt);
             if interrupt.came() {
                 return Ok(None);
             }
@@ -118,18 +200,8 @@ impl Compare {
     }
 
     /// The figure of one run, and its metric if it is from a report.
-    fn figure(&self, command: &str) -> anyhow::Result<(f64, Option<Metric>)> {
-        let mut child = Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("sh")?;
-        let mut text = Vec::new();
-        if let Some(out) = child.stdout.take() {
-            out.take(LARGEST).read_to_end(&mut text).context("reading its output")?;
-        }
-        let status = child.wait()?;
+    fn figure(&self, command: &str, interrupt: &Interrupt) -> anyhow::Result<(f64, Option<Metric>)> {
+        let (status, text) = run_to_its_end(command, interrupt)?;
         ensure!(status.success(), "the command failed ({status})");
         let text = String::from_utf8_lossy(&text);
         if let Ok(runs) = files::runs_from_json(&text)
