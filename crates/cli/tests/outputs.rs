@@ -234,6 +234,28 @@ fn the_terminal_is_as_it_was_after_a_display() {
     assert_restored(&text);
 }
 
+/// A refused run leaves no empty report behind, and an older report as it was.
+#[test]
+fn a_refused_run_leaves_no_file() {
+    let dir = Scratch::new("outputs-refused");
+    let (new, old) = (dir.path("new.json"), dir.path("old.csv"));
+    std::fs::write(&old, "old").unwrap();
+    for kind in [
+        "udp 10.11.2.1:7 --rate 1 --addr 10.11.2.2/24",
+        "tcp 10.11.2.1:7 --addr 10.11.2.2/24",
+        "http http://10.11.2.1/ --addr 10.11.2.2/24",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.arg("load").args(kind.split(' ')).args(["--link", "af-packet:nosuch", "-d", "1s"]);
+        let output = command.args(["--save", &new, "--csv", &old]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{kind}: {said}");
+        assert!(said.contains("nosuch"), "{kind}: {said}");
+        assert!(!std::path::Path::new(&new).exists(), "{kind}");
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "old", "{kind}");
+    }
+}
+
 /// A listener whose queue is full answers no SYN: connections are under way until somebody ends the run.
 #[test]
 fn the_display_shows_how_far_connecting_is() {

@@ -12,7 +12,7 @@ mod web;
 
 pub(crate) use watch::Watch;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,8 @@ pub(crate) struct Outputs {
 
 impl Outputs {
     /// Checks before the run that conditions can be evaluated and files can be written after it.
-    pub(crate) fn check<S: AsRef<str>>(&self, pools: &[S]) -> anyhow::Result<()> {
+    pub(crate) fn check<S: AsRef<str>>(&self, pools: &[S]) -> anyhow::Result<Made> {
+        let mut made = Made(Vec::new());
         for threshold in &self.fail {
             threshold.check(pools).context("--fail")?;
         }
@@ -74,9 +75,12 @@ impl Outputs {
             if let Some((other, _)) = wanted[..i].iter().find(|(_, p)| p == path) {
                 bail!("{option} and {other} both write to {}", path.display());
             }
-            open(path).with_context(|| format!("{option} {}", path.display()))?;
+            match OpenOptions::new().write(true).create_new(true).open(path) {
+                Ok(_) => made.0.push(path.to_path_buf()),
+                Err(_) => drop(open(path).with_context(|| format!("{option} {}", path.display()))?),
+            }
         }
-        Ok(())
+        Ok(made)
     }
 
     fn files(&self) -> Vec<(&'static str, &Path)> {
@@ -121,6 +125,22 @@ impl Outputs {
             text::table(run, &mut out)?;
         }
         out.flush()
+    }
+}
+
+/// Files that were not there before the run. They are made before privileges are given up; those without a report are removed with this.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Made(Vec<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            if fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
+                // An empty file does no harm.
+                let _ = fs::remove_file(path);
+            }
+        }
     }
 }
 

@@ -138,7 +138,7 @@ impl Tcp {
     /// Runs the load.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
-        self.outputs.check(&["all"])?;
+        let _made = self.outputs.check(&["all"])?;
         let rss = self.near.rss(UdpFields::Two, &self.home)?;
         let clients = self.near.clients(self.target)?;
         let mut config = self.plan(&rss, &clients)?;

@@ -96,7 +96,7 @@ impl Udp {
     /// Runs the load.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.check()?;
-        self.outputs.check(&["all"])?;
+        let _made = self.outputs.check(&["all"])?;
         let rss = self.near.rss(fields(self.udp_4tuple), &self.home)?;
         let clients = self.near.clients(self.target)?;
         let mut config = self.plan(&rss, &clients)?;

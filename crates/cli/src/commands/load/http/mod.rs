@@ -68,7 +68,7 @@ impl Http {
         self.place.check(&plan)?;
         self.place.more_descriptors(&plan)?;
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();
-        self.outputs.check(&names)?;
+        let _made = self.outputs.check(&names)?;
         let about = self.about(&plan, said);
         let duration = plan.duration();
 
