@@ -67,6 +67,20 @@ pub struct About {
     pub slack: Duration,
     /// Whether a failed request makes the run fail, unless a threshold on errors is given.
     pub failures_count: bool,
+    /// What a run must have done where failures count.
+    pub goal: Goal,
+}
+
+/// What a run is to do, and fails without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Goal {
+    /// Send requests.
+    #[default]
+    Requests,
+    /// Open connections.
+    Connections,
+    /// Begin connections and give them up, of which no count tells.
+    Attempts,
 }
 
 impl Default for About {
@@ -90,6 +104,7 @@ impl Default for About {
             slip_budget: None,
             slack: Duration::ZERO,
             failures_count: false,
+            goal: Goal::default(),
         }
     }
 }
@@ -159,18 +174,18 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         failed: about.failure.into_iter().collect(),
         ok: true,
     };
-    run.judge(&about.thresholds, about.failures_count);
+    run.judge(&about.thresholds, about.failures_count.then_some(about.goal));
     run
 }
 
 impl Run {
     /// Evaluates slip, failures and thresholds, and lists what was missed.
-    fn judge(&mut self, thresholds: &[Threshold], failures_count: bool) {
+    fn judge(&mut self, thresholds: &[Threshold], goal: Option<Goal>) {
         if !self.slip.kept {
             self.failed.push(format!("the schedule was not kept: {}", self.slip.words()));
         }
         let failed = self.total.counts.failed;
-        if failures_count && failed > 0 && !thresholds.iter().any(Threshold::is_about_all_errors) {
+        if goal.is_some() && failed > 0 && !thresholds.iter().any(Threshold::is_about_all_errors) {
             let tried = self.total.counts.tried();
             self.failed.push(format!(
                 "{} of {} requests failed (--fail 'errors > SHARE' says what may be)",
@@ -178,8 +193,18 @@ impl Run {
                 crate::units::show_count(tried)
             ));
         }
-        if failures_count && self.total.counts.sent == 0 && failed == 0 && self.total.unmeasured.sent == 0 {
-            self.failed.push("nothing was sent".to_owned());
+        let counts = &self.total.counts;
+        match goal {
+            Some(Goal::Requests) if counts.sent == 0 && failed == 0 && self.total.unmeasured.sent == 0 => {
+                self.failed.push("nothing was sent".to_owned());
+            }
+            Some(Goal::Connections)
+                if counts.connections_opened + self.total.unmeasured.connections_opened == 0
+                    && failed == 0 =>
+            {
+                self.failed.push("no connection was opened".to_owned());
+            }
+            _ => {}
         }
         self.thresholds = thresholds.iter().map(|t| t.verdict(self)).collect();
         let missed = self.thresholds.iter().filter(|v| v.failed);

@@ -28,7 +28,7 @@ pub mod text;
 pub mod times;
 pub mod usage;
 
-pub use build::{About, PoolAbout, join};
+pub use build::{About, Goal, PoolAbout, join};
 pub use kinds::ErrorKind;
 pub use live::{Frame, Live};
 pub use model::{Counts, Figures, HomePorts, Part, Point, Run};

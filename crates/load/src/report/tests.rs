@@ -370,7 +370,10 @@ fn failures_fail_a_run_unless_told_otherwise() {
     assert!(!run(true, &["p99 > 100s"]).ok);
     assert!(!run(true, &["pool=all errors > 50%"]).ok);
     let nothing = join(About { failures_count: true, ..about(1) }, &[]);
-    assert!(!nothing.ok, "nothing was sent");
+    assert_eq!(nothing.failed, ["nothing was sent"]);
+    let nothing = |goal| join(About { failures_count: true, goal, ..about(1) }, &[]).failed;
+    assert_eq!(nothing(Goal::Connections), ["no connection was opened"]);
+    assert!(nothing(Goal::Attempts).is_empty());
 }
 
 /// A run in which so many requests are sent and answered, so many of these wrongly, and so many connections are refused.

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
-use flowlane_load::http::{HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
+use flowlane_load::http::{Behaviour, HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
 use flowlane_load::report::model::{Ended, Phase, Setup};
-use flowlane_load::report::{About, PoolAbout, Usage, join};
+use flowlane_load::report::{About, Goal, PoolAbout, Usage, join};
 use flowlane_load::scenario::Scenario;
 use flowlane_load::timeline;
 
@@ -123,6 +123,7 @@ impl Http {
                 slip_budget: self.asked.slip_budget,
                 slack,
                 failures_count: true,
+                goal: goal(&plan),
                 ..about
             },
             &records,
@@ -198,5 +199,15 @@ fn positive(text: &str) -> Result<u64, String> {
     match units::count(text) {
         Ok(0) => Err(format!("'{text}': at least 1")),
         other => other.map_err(|e| e.to_string()),
+    }
+}
+
+/// What the pools are there for: the most that one of them does.
+fn goal(plan: &Plan) -> Goal {
+    let any = |behaviour| plan.pools.iter().any(|pool| pool.behaviour == behaviour);
+    match () {
+        () if any(Behaviour::Normal) => Goal::Requests,
+        () if any(Behaviour::HalfOpen) => Goal::Connections,
+        () => Goal::Attempts,
     }
 }
