@@ -103,11 +103,11 @@ fn who_was_accepted_last_is_waited_for() {
     let service = Service::new(rss.buckets.len());
     let (say, said) = mpsc::channel();
     let (accepted, was_accepted) = mpsc::channel();
-    let ended = Arc::new(AtomicBool::new(false));
-    let (serving, served) = (service.clone(), ended.clone());
+    let [ended, stopped] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let (serving, served, is_stopped) = (service.clone(), ended.clone(), stopped.clone());
     let host = Host::kernel("server", rss, move || {
-        let (service, say, accepted, ended) =
-            (serving.clone(), say.clone(), accepted.clone(), served.clone());
+        let (service, say, accepted, ended, stopped) =
+            (serving.clone(), say.clone(), accepted.clone(), served.clone(), is_stopped.clone());
         async move {
             if flowlane::current()?.bucket.0 != 0 {
                 return Ok(());
@@ -129,6 +129,11 @@ fn who_was_accepted_last_is_waited_for() {
                 }
             };
             service.serve(listener, serve).await?;
+            // The task has been polled by now. Else whoever waits has all this time to find nobody left.
+            let begun = std::time::Instant::now();
+            while !stopped.load(SeqCst) && begun.elapsed() < Duration::from_millis(500) {
+                std::thread::yield_now();
+            }
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
         }
     });
@@ -138,6 +143,7 @@ fn who_was_accepted_last_is_waited_for() {
     let _client = KernelStream::connect(said.recv_timeout(PATIENCE).unwrap()).unwrap();
     was_accepted.recv_timeout(PATIENCE).unwrap();
     assert_eq!(service.stop_within(PATIENCE), 0);
+    stopped.store(true, SeqCst);
     assert!(ended.load(SeqCst));
     runtime.join().unwrap();
 }
