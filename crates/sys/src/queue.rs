@@ -3,7 +3,7 @@
 use crate::frame::{Frame, Pool};
 use crate::packet::OffloadSocket;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// One queue pair of a link: packets in and out.
 ///
@@ -99,6 +99,15 @@ queue_stats! {
     tx_far_full: "tx-far-full";
     /// System calls made for this queue.
     system_calls: "system-calls";
+}
+
+/// Has the kernel send what the transmit ring of this socket holds, without waiting. The number of its error, if there is one.
+pub(crate) fn send_ring(socket: BorrowedFd<'_>) -> Option<i32> {
+    // SAFETY: no data and no address are passed.
+    let sent = unsafe {
+        libc::sendto(socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+    };
+    if sent < 0 { io::Error::last_os_error().raw_os_error() } else { None }
 }
 
 /// Transmits packets from the front of `frames` by a system call each, with their tags in the data. `send` returns a packet's bytes. A packet for

@@ -6,9 +6,8 @@ use super::refused::Refused;
 use super::ring::{Received, Rings};
 use super::{OffloadSocket, Shared};
 use crate::frame::{Frame, Meta, Pool, Segmentation};
-use crate::queue::{Queue, QueueStats, transmit_in_order};
+use crate::queue::{Queue, QueueStats, send_ring, transmit_in_order};
 use crate::vnet;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -99,18 +98,7 @@ impl PacketQueue {
     /// Has the kernel send what the ring holds, and looks how far it came. Whether it or the device refused the first packet that is left.
     fn send(&mut self) -> bool {
         self.stats.system_calls += 1;
-        // SAFETY: no data and no address are passed.
-        let sent = unsafe {
-            libc::sendto(
-                self.socket.as_raw_fd(),
-                std::ptr::null(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null(),
-                0,
-            )
-        };
-        let refused = sent < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS);
+        let refused = send_ring(self.socket.as_fd()) == Some(libc::ENOBUFS);
         // The kernel goes through the ring in order: what it has not looked at is at the end.
         while self.looked != self.filled
             && self.rings.send_status(self.looked) != libc::TP_STATUS_SEND_REQUEST

@@ -6,7 +6,7 @@ use super::rings::{Rings, get_option, put, take};
 use crate::bpf::claim::{METADATA_LEN, NO_HASH};
 use crate::frame::{Checksum, Frame, Meta, Pool};
 use crate::packet::OffloadSocket;
-use crate::queue::{Queue, QueueStats, transmit_in_order};
+use crate::queue::{Queue, QueueStats, send_ring, transmit_in_order};
 use crate::vnet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -204,18 +204,7 @@ impl XdpQueue {
     /// Asks the kernel to look at the transmit ring; `true` if it may have more to do.
     fn kick(&mut self) -> bool {
         self.stats.system_calls += 1;
-        // SAFETY: no data and no address are passed.
-        let sent = unsafe {
-            libc::sendto(
-                self.socket.as_raw_fd(),
-                std::ptr::null(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null(),
-                0,
-            )
-        };
-        let error = (sent < 0).then(|| std::io::Error::last_os_error().raw_os_error()).flatten();
+        let error = send_ring(self.socket.as_fd());
         // "Busy" is copy mode's word for a packet that the device refused, and that is lost.
         let lost = error == Some(libc::EBUSY);
         self.stats.tx_failed += u64::from(lost);
