@@ -15,6 +15,38 @@ skip() {
     exit 77
 }
 
+# What the last changes touched is looked at wholly, the rest in turn: since the last release, or in so many commits if that is nearer.
+recent_commits=10
+
+# The commit that "lately" counts from; fails if history does not reach so far.
+recent_base() {
+    local tag
+    if tag=$(git describe --tags --abbrev=0 2>/dev/null) && [ "$(git rev-list --count "$tag..HEAD")" -lt "$recent_commits" ]; then
+        git rev-parse "$tag^{commit}"
+    else
+        git rev-parse --verify --quiet "HEAD~$recent_commits^{commit}"
+    fi
+}
+
+# changed_lately PATH...: whether any of them has changed, or nobody can tell.
+changed_lately() {
+    local base
+    base=$(recent_base) || return 0
+    ! git diff --quiet "$base" -- "$@"
+}
+
+# ahead NAME COMMAND...: compiles for the step of this name, if this run has it, while a step before it waits for time to pass: in the
+# background, on what nobody else wants of the processors. The step runs the same command and finds it done, or waits for cargo's lock. What
+# fails here fails again there. (Not beside the tests: threads that yield give the processor to it, and took thirty times as long.)
+ahead() {
+    local name=$1 log=$CI_TARGET/ci-ahead-$1.log
+    shift
+    [[ " $CI_CHOSEN " == *" $name "* ]] || return 0
+    # A session of its own, whose number is known: .ci/run ends all of it. (What cargo starts has its priority.)
+    setsid chrt --idle 0 bash -euo pipefail -c 'time "$@"' - "$@" >"$log" 2>&1 </dev/null &
+    echo $! >>"$CI_AHEAD"
+}
+
 is_root() { [ "$(id -u)" = 0 ]; }
 
 # have_packages PROGRAM=PACKAGE...: installs the packages whose program (or file) is missing, if that is allowed here.

@@ -1,29 +1,47 @@
 #!/bin/bash
 # The README's test command. As root it includes the tests against the kernel in network namespaces.
-have_packages ip=iproute2 ethtool=ethtool || true
-# Witnesses: a router that tracks connections, captures that are read by others, the clients and servers of the world. A
-# server that comes with its package is not to be started.
-have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
-have_packages chromium=chromium chromedriver=chromium-driver || true
-RUNLEVEL=1 have_packages nginx=nginx haproxy=haproxy nfcapd=nfdump promtool=prometheus || true
-# A reader of Parquet files that nobody here wrote, in a place of its own.
-pyarrow=$CI_TARGET/tools/pyarrow
-if [ "${CI-}" = true ] && ! "$pyarrow/bin/python" -c 'import pyarrow' 2>/dev/null; then
-    have_packages python3=python3 /usr/share/doc/python3-venv=python3-venv || true
-    { python3 -m venv "$pyarrow" && retry "$pyarrow/bin/pip" install --quiet --retries 1 --only-binary :all: pyarrow; } ||
-        note "test: pyarrow could not be installed, so no other reader has read the Parquet files"
-fi
+# Clients and servers of the world and witnesses: a router that tracks connections, captures that are read by others, a reader of Parquet files
+# and questions about HTTP/2 that nobody here wrote. A server that comes with its package is not to be started.
+pyarrow=$CI_TARGET/tools/pyarrow h2spec=$CI_TARGET/tools/h2spec
+witnesses() {
+    have_packages ip=iproute2 ethtool=ethtool || true
+    have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
+    have_packages chromium=chromium chromedriver=chromium-driver || true
+    RUNLEVEL=1 have_packages nginx=nginx haproxy=haproxy nfcapd=nfdump promtool=prometheus || true
+    [ "${CI-}" = true ] || return 0
+    if ! "$pyarrow/bin/python" -c 'import pyarrow' 2>/dev/null; then
+        have_packages python3=python3 /usr/share/doc/python3-venv=python3-venv || true
+        { python3 -m venv "$pyarrow" && retry "$pyarrow/bin/pip" install --quiet --retries 1 --only-binary :all: pyarrow; } ||
+            note "test: pyarrow could not be installed, so no other reader has read the Parquet files"
+    fi
+    if [ ! -x "$h2spec/h2spec" ]; then
+        have_packages go=golang-go || true
+        { GOBIN=$h2spec GOPATH=$CI_TARGET/tools/go GOCACHE=$CI_TARGET/tools/go/cache GOFLAGS=-modcacherw retry go install github.com/summerwind/h2spec/cmd/h2spec@latest &&
+            rm -rf "$CI_TARGET/tools/go"; } || note "test: h2spec could not be installed, so nobody else has asked the server about HTTP/2"
+    fi
+}
+# They are fetched while the tests are compiled. What does not compile is said by the run below.
+witnesses &
+cargo test --workspace --locked --no-run --quiet 2>"$CI_TARGET/ci-cargo.log" || true
+wait $!
 if [ -x "$pyarrow/bin/python" ]; then export FLOWLANE_PYARROW=$pyarrow/bin/python; fi
+if [ -x "$h2spec/h2spec" ]; then export FLOWLANE_H2SPEC=$h2spec/h2spec; fi
 log=$CI_TARGET/ci-test.log
+triple=$(rustc -vV | sed -n 's/^host: //p')
+triple=${triple//-/_}
+export "CARGO_TARGET_${triple^^}_RUNNER=$PWD/.ci/timed"
 # Every test runs, whatever fails before it. --show-output, so that a test that cannot run here can say why. Panics on
 # purpose are many: a backtrace for each would hide the failures.
 rc=0
 RUST_BACKTRACE=0 cargo test --workspace --locked --no-fail-fast -- --show-output 2>&1 | tee "$log" |
     grep --line-buffered -E '^(error|warning| +(Running|Doc-tests) |test result|test .* FAILED)|has been running' || rc=${PIPESTATUS[0]}
+# The times are for the list of the slowest tests; what is looked for below does without.
+sed -nE 's/^ +Running (.*) \(.*/=\1/p; s/^test (.*) \.\.\. (ok|FAILED) <([0-9.]+)s>$/\3 s  \1/p' "$log" |
+    awk '/^=/ { program = substr($0, 2); next } { print $0 "  (" program ")" }' >>"$CI_SLOWEST"
+sed -i -E 's/^(test .* \.\.\. (ok|FAILED)) <[0-9.]+s>$/\1/' "$log"
+.ci/skipped "$log" >"$CI_TARGET/ci-skipped"
 if ! is_root; then note "test: not root, so nothing was tried against the kernel in network namespaces"; fi
-{ grep -o 'skipped, because .*' "$log" || true; } | sort | uniq -c | while read -r count why; do
-    note "test: $count tests $why"
-done
+while IFS= read -r line; do note "test: $line"; done <"$CI_TARGET/ci-skipped"
 [ "$rc" != 0 ] || exit 0
 
 echo
@@ -50,5 +68,12 @@ if [ ${#targets[@]} -gt 0 ] && [ ${#names[@]} -gt 0 ] && [ ${#names[@]} -le 2 ];
         exit 0
     fi
 fi
-grep -hE '^test .* FAILED$|^error: ' "$log" | while read -r line; do note "test: $line"; done
+# The n-th program in which a test failed is the n-th that cargo names at the end.
+mapfile -t targets < <(sed -nE 's/^    `(-p [^`]*)`$/\1/p' "$log")
+awk '/^ +(Running|Doc-tests) / { fresh = 1 }
+     /^test .* FAILED$/ { n += fresh; fresh = 0; sub(/^test /, ""); sub(/ \.\.\. FAILED$/, ""); print n - 1, $0 }' "$log" |
+    while read -r at name; do
+        note "test: FAILED: $name; again with: cargo test ${targets[at]-} -- --exact '${name%% - should panic}'"
+    done
+{ grep -hE '^error: ' "$log" || true; } | while read -r line; do note "test: $line"; done
 exit 1

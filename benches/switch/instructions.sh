@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export CARGO_PROFILE_RELEASE_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_STRIP=none
-cargo build --quiet --release -p flowlane-switch --example forward
-program=${CARGO_TARGET_DIR:-target}/release/examples/forward
+cargo build --quiet --release -p flowlane-benches --bin forward
+program=${CARGO_TARGET_DIR:-target}/release/forward
 count() {
     valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*one_burst*' \
         "$program" "$1" "$2" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Streams with the kernel as the peer, the long form of crates/cli/tests/load_tcp.rs: over TAP, AF_PACKET and AF_XDP, IPv4
+# Streams with the kernel as the peer, the long form of crates/cli/tests/cli/load_tcp.rs: over TAP, AF_PACKET and AF_XDP, IPv4
 # and IPv6, with the kernel as the server and then as the client: SIZE bytes each way (echoed ones compared byte by byte) and
 # ten thousand short connections; and curl downloading from the hyper example. Every line says what came of it; the exit code
 # is that of the worst.

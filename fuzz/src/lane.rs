@@ -325,7 +325,7 @@ impl Host {
             _ => Some(PEER_V4.into()),
         };
         let remote = (kind & 4 != 0)
-            .then(|| Endpoint { ip: if kind & 3 == 2 { PEER_V6.into() } else { PEER_V4.into() }, port: 9 });
+            .then(|| Endpoint::new(if kind & 3 == 2 { PEER_V6.into() } else { PEER_V4.into() }, 9));
         let any_port = kind & 8 != 0;
         let bind = Bind {
             local_ip,
@@ -369,7 +369,7 @@ impl Host {
             6 => Ipv4Addr::new(8, 8, 8, 8).into(),
             _ => Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, to.into()).into(),
         };
-        let destination = (to & 128 == 0).then_some(Endpoint { ip, port: 9 });
+        let destination = (to & 128 == 0).then_some(Endpoint::new(ip, 9));
         let _ = self.lanes[lane].udp_send(self.now, pool, socket, &vec![to; len], None, destination);
     }
 

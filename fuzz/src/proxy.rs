@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 #[path = "../../crates/net/src/relay/proxy/mod.rs"]
 mod parser;
 
-use parser::{Ends, Header, LONGEST, Proxy, header, parse};
+use parser::{Ends, Header, LONGEST, Proxy, header, local, parse};
 
 /// A stream of a client: as it is, and behind it headers of our own with addresses made of its bytes.
 pub fn run(data: &[u8]) {
@@ -21,6 +21,7 @@ pub fn run(data: &[u8]) {
             tell(&ends, &data[len..]);
         }
     }
+    tell_nothing(data);
     let mut bytes = Bytes(data);
     tell(&ends(&mut bytes), bytes.0);
 }
@@ -52,6 +53,16 @@ fn tell(told: &Ends, stream: &[u8]) {
         assert_eq!(parse(&bytes), Ok(Some(Header { ends, len })), "{version:?}");
         bytes.extend_from_slice(stream);
         assert_eq!(decided(&bytes), Some(Header { ends, len }), "{version:?}, with more behind it");
+    }
+}
+
+/// A connection of the relay's own names no ends.
+fn tell_nothing(stream: &[u8]) {
+    for version in [Proxy::V1, Proxy::V2] {
+        let mut bytes = local(version);
+        let len = bytes.len();
+        bytes.extend_from_slice(stream);
+        assert_eq!(decided(&bytes), Some(Header { ends: None, len }), "{version:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use flowlane_stack::reassembly::{Fragment, Key, Reassembly, ReassemblyConfig, Verdict};
-use flowlane_stack::stats::{Counters, LaneStats};
+use flowlane_stack::stats::{Figures, LaneStats};
 use flowlane_stack::time::Time;
 use flowlane_stack::wire::{IpProtocol, Ipv4Header, Ipv4Options, Ipv6Fragment, Ipv6Header};
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};

@@ -6,9 +6,9 @@
 //! A configuration with something that the model does not know (static entries, snooping, mirrors, limits) is taken by a switch of its own, which
 //! must not panic, send a frame back, or by a port twice (but to a port that watches).
 
-#[path = "../../crates/switch/tests/common/model.rs"]
+#[path = "../../crates/switch/tests/switch/common/model.rs"]
 mod model;
-#[path = "../../crates/switch/tests/common/sent.rs"]
+#[path = "../../crates/switch/tests/switch/common/sent.rs"]
 mod sent;
 
 use std::time::Duration;

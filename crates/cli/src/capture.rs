@@ -86,6 +86,7 @@ pub(crate) struct Contents {
 /// One line that says what is wrong with the file.
 pub(crate) fn read(path: &Path, each: impl FnMut(Captured)) -> anyhow::Result<Contents> {
     let opened = File::open(path).with_context(|| path.display().to_string())?;
+    flowlane::written::note_read(&opened).keep();
     from(BufReader::with_capacity(1 << 16, opened), each).with_context(|| path.display().to_string())
 }
 

@@ -33,6 +33,13 @@ impl FromStr for Cpus {
     }
 }
 
+impl Cpus {
+    /// Their numbers, in the order in which they were given.
+    pub(crate) fn list(&self) -> Vec<u32> {
+        self.0.iter().map(|&cpu| cpu as u32).collect()
+    }
+}
+
 /// Which processors workers are bound to.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Pinning {

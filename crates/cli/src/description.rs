@@ -15,7 +15,9 @@ const LARGEST: u64 = 16 << 20;
 pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     let of = || path.display().to_string();
     let mut text = String::new();
-    File::open(path).with_context(of)?.take(LARGEST + 1).read_to_string(&mut text).with_context(of)?;
+    let file = File::open(path).with_context(of)?;
+    flowlane::written::note_read(&file).keep();
+    file.take(LARGEST + 1).read_to_string(&mut text).with_context(of)?;
     ensure!(text.len() as u64 <= LARGEST, "{}: larger than 16 MiB: not what was meant?", of());
     Ok(text)
 }

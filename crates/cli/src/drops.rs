@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use flowlane::KernelStats;
     use flowlane::link::QueueStats;
-    use flowlane::stats::{LaneReport, NetisrStats, QueueReport, WorkerReport};
+    use flowlane::stats::{LaneReport, NetisrStats, PoolCounts, QueueReport, WorkerReport};
 
     /// Every drop counter is part of every sum and list.
     #[test]
@@ -86,19 +86,11 @@ mod tests {
             bucket: 0,
             worker: 0,
             stats: Default::default(),
+            counts: Default::default(),
             kernel: Some(kernel),
             relay: None,
-            aligned: 0,
-            redirected: 0,
-            task_runs: 0,
-            panics: 0,
             failure: None,
-            moves: 0,
-            busy_nanos: 0,
             sockets: Vec::new(),
-            socket_count: 0,
-            connections: 0,
-            time_waits: 0,
             tcp: Default::default(),
             kernel_sockets: Default::default(),
         };
@@ -108,21 +100,22 @@ mod tests {
             perf: None,
             worker: 0,
             lanes: vec![lane],
-            queues: vec![QueueReport { host: 0, interface: 0, queue: Some(0), stats, quirks: None }],
+            queues: vec![QueueReport {
+                host: 0,
+                interface: 0,
+                queue: Some(0),
+                stats,
+                outstanding: None,
+                quirks: None,
+            }],
             netisr: NetisrStats { dropped: 32, no_lane: 1024, ..NetisrStats::default() },
             steering: Vec::new(),
             arrivals: Vec::new(),
             misdirected: Vec::new(),
-            turns: 0,
-            busy_turns: 0,
-            sleeps: 0,
+            turns: Default::default(),
             time: Default::default(),
             meeting: Default::default(),
-            frames_free: 0,
-            frames_exhausted: 0,
-            frames_allocated: 0,
-            panics: 0,
-            move_overflow: 64,
+            pool: PoolCounts { move_overflow: 64, ..PoolCounts::default() },
         };
         assert_eq!(of_worker(&worker), 4095);
         let report = Report { workers: vec![worker], ..Report::default() };

@@ -23,7 +23,17 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   As fast as 50 connections allow, with an HTML page of plots:
     flowlane load http http://localhost:8080/ -c 50 --html run.html
   Exit code 1 if the slowest 1 % take longer than 20 ms:
-    flowlane load http http://localhost:8080/ -r 1k --fail 'p99 > 20ms'",
+    flowlane load http http://localhost:8080/ -r 1k --fail 'p99 > 20ms'
+  A scenario:
+    flowlane load http --scenario shop.toml
+      # shop.toml: 2,000 requests a second, for ten seconds
+      rate = \"2k\"
+      phase = [{ name = \"hold\", duration = \"10s\" }]
+      [[pool]]
+      name = \"clients\"
+      share = 1
+      connections = 50
+      target = [{ url = \"http://localhost:8080/\" }]",
     ),
     (
         &["load", "udp"],
@@ -76,6 +86,18 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane switch config vlan_mode dot1q
     flowlane switch vlan 10 members p1,p3t
     flowlane switch port p1 pvid 10",
+    ),
+    (
+        &["rss", "show"],
+        "  How does the card spread packets, and what contradicts it?
+    flowlane rss show eth0
+  Packets and bytes of each queue, every second:
+    flowlane rss show eth0 --watch",
+    ),
+    (
+        &["rss", "export"],
+        "  Queues of all cards for Prometheus, at 127.0.0.1:9465:
+    flowlane rss export --listen 9465",
     ),
     (
         &["rss", "check"],
@@ -146,7 +168,11 @@ mod tests {
     #[test]
     fn every_example_is_understood() {
         let mut tried = 0;
-        for line in EXAMPLES.iter().flat_map(|(_, text)| text.lines()).filter(|l| l.starts_with("    ")) {
+        for line in EXAMPLES
+            .iter()
+            .flat_map(|(_, text)| text.lines())
+            .filter(|l| l.starts_with("    ") && !l.starts_with("     "))
+        {
             if let Err(e) = crate::command().try_get_matches_from(words(line)) {
                 panic!("{line}: {e}");
             }

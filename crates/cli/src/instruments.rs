@@ -3,7 +3,9 @@
 //! `serve` and every `load` have the same options. They are checked before anything is opened; the socket is opened next, the file of a
 //! capture when privileges have been given up and before the first packet is handled.
 
+use crate::exit;
 use crate::lost;
+use crate::recorders::{RecordOptions, Recorders, Recording};
 use crate::say::say;
 use crate::units;
 use anyhow::{Context, bail, ensure};
@@ -21,13 +23,16 @@ pub(crate) struct Instruments {
     /// Open a control socket for 'flowlane top', 'flowlane stat', 'flowlane lanes', 'flowlane flows' and 'flowlane capture'.
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     control: Option<Option<PathBuf>>,
-    /// Keep the flows with most packets and bytes for 'flowlane flows', N of each in every lane [default: 256, if given without a value].
+    /// Keep the flows with most packets and bytes for 'flowlane flows', N of each in every lane [default: 256, if given without a value]. Kernel
+    /// sockets need not be watched: they are asked.
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "256")]
     top_flows: Option<usize>,
     /// Capture frames with lane, worker, hash and drop reason to this pcapng file, which is made. After it, separated by commas: max=100M,
-    /// snap=128, drops (only what is dropped), overwrite (docs/capture.md).
+    /// snap=128, drops (only what is dropped), overwrite.
     #[arg(long, value_name = "FILE")]
     capture: Option<CaptureTo>,
+    #[command(flatten)]
+    pub(crate) records: RecordOptions,
 }
 
 impl Instruments {
@@ -42,9 +47,6 @@ impl Instruments {
         }
         if kernel && self.capture.is_some() {
             bail!("--capture: with kernel sockets packets are the kernel's; capture them with tcpdump");
-        }
-        if kernel && self.top_flows.is_some() {
-            bail!("--top-flows: with kernel sockets packets are the kernel's; use a link of ours");
         }
         Ok(())
     }
@@ -65,11 +67,18 @@ impl Instruments {
     }
 
     /// Starts the runtime of a run that has no more to say about itself than a name, and serves its control socket.
-    pub(crate) fn run(&self, builder: Builder, name: &str) -> anyhow::Result<Looked> {
+    /// `host`: whose records of flows go to the recorders.
+    pub(crate) fn run(
+        &self,
+        builder: Builder,
+        name: &str,
+        (host, recorders): (usize, Recorders),
+    ) -> anyhow::Result<Looked> {
         let listener = self.listen()?;
         let (runtime, capture) = self.start(builder)?;
         let control = listener.map(|listener| listener.serve(runtime.handle(), name)).transpose()?;
-        Ok(Looked { control, capture, runtime })
+        let recording = recorders.start(&runtime.handle())?;
+        Ok(Looked { control, capture, recording: (recording, host), runtime })
     }
 }
 
@@ -78,6 +87,7 @@ impl Instruments {
 pub(crate) struct Looked {
     control: Option<Control>,
     capture: Option<Capturing>,
+    recording: (Recording, usize),
     runtime: Runtime,
 }
 
@@ -88,12 +98,13 @@ impl Looked {
 
     /// Stops it, and says what was captured.
     pub(crate) fn stop(self) -> Report {
-        let Self { control, capture, runtime } = self;
+        let Self { control, capture, recording: (recording, host), runtime } = self;
         drop(control);
         let report = runtime.stop();
         if let Some(capture) = capture {
             capture.end();
         }
+        recording.end(&report, host).say();
         report
     }
 }
@@ -154,7 +165,15 @@ impl Capturing {
             return;
         };
         let missed = if missed > 0 { format!(", {missed} missed") } else { String::new() };
-        let full = if ended == Some(Ended::Full) { ", and it is full" } else { "" };
+        let full = match ended {
+            Some(Ended::Full) => ", and it is full",
+            Some(Ended::Failed(_)) => {
+                // What went wrong was said when it did.
+                exit::note_unwritten();
+                ", and the rest could not be written"
+            }
+            _ => "",
+        };
         say!(
             "flowlane: capture {}: {frames} frames, {dropped} of them dropped, {bytes} bytes{missed}{full}",
             path.display()

@@ -8,32 +8,34 @@
 //! with `nohup`, it stays so.
 
 use std::os::raw::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use flowlane_sys::privilege;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 /// A signal that comes so soon after the first is the same one, sent twice.
 const ECHO: Duration = Duration::from_millis(200);
 
-/// Whether the first signal has arrived.
+/// The number of the signal that has arrived, 0 before the first.
 #[derive(Debug, Clone)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(Arc<AtomicUsize>);
 
 impl Interrupt {
     /// Installs the signal handlers.
     pub(crate) fn listen() -> anyhow::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
+        let flag = Arc::new(AtomicUsize::new(0));
         // The handlers set the flag, so that the first signal does not depend on the thread.
         for signal in ends() {
-            flag::register(signal, flag.clone()).context("listening for signals")?;
+            flag::register_usize(signal, flag.clone(), signal.unsigned_abs() as usize)
+                .context("listening for signals")?;
         }
-        let mut signals = Signals::new(ends()).context("listening for signals")?;
+        let quit = heeded(&[SIGQUIT]);
+        let mut signals = Signals::new(ends().iter().chain(&quit)).context("listening for signals")?;
         let (ready, is_ready) = mpsc::channel::<()>();
         std::thread::Builder::new()
             .name("flowlane-signals".into())
@@ -42,9 +44,16 @@ impl Interrupt {
                 let _ = privilege::drop_all();
                 drop(ready);
                 let mut second = Second::default();
-                if let Some(signal) = signals.forever().find(|signal| second.is(*signal)) {
-                    // Whatever hangs.
-                    signal_hook::low_level::exit(128 + signal);
+                for signal in signals.forever() {
+                    if signal == SIGQUIT {
+                        // It ends the process as it would without us, but a display gives the terminal back first.
+                        crate::terminal::restore();
+                        let _ = signal_hook::low_level::emulate_default_handler(signal);
+                    }
+                    if second.is(signal) {
+                        // Whatever hangs.
+                        signal_hook::low_level::exit(128 + signal);
+                    }
                 }
             })
             .context("starting a thread")?;
@@ -55,7 +64,12 @@ impl Interrupt {
 
     /// Whether the first signal has arrived.
     pub(crate) fn came(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.signal().is_some()
+    }
+
+    /// The signal that has arrived.
+    pub(crate) fn signal(&self) -> Option<u8> {
+        u8::try_from(self.0.load(Ordering::Relaxed)).ok().filter(|signal| *signal > 0)
     }
 }
 

@@ -7,7 +7,7 @@ use flowlane::Io;
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct IoOption {
     /// With kernel sockets, by what connections are served: epoll; uring, which is io_uring and needs Linux 6.1; auto, io_uring where there is
-    /// one and else epoll (docs/kernel.md) [default: auto for tcp-discard, else epoll].
+    /// one and else epoll [default: auto for tcp-discard, else epoll].
     #[arg(long, value_name = "HOW", value_enum)]
     io: Option<IoKind>,
 }

@@ -24,7 +24,7 @@
 
 mod asking;
 
-use self::asking::NoAnswer;
+use self::asking::{NoAnswer, SAYS};
 use crate::say::say;
 use crate::stdout;
 use crate::trace;
@@ -87,14 +87,25 @@ pub(crate) fn put_back_what_was_left(interface: &str) {
     }
 }
 
+/// What a run does to a card, beside attaching a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changes {
+    /// Nothing.
+    Nothing,
+    /// VLAN tags may have to be left in packets.
+    Tags,
+    /// Key, table or fields of RSS.
+    Rss,
+}
+
 /// Starts the second process of a card, if settings could be lost: the card forgets some after XDP, or the run is going to change RSS. To be
 /// called before the link is opened.
-pub(crate) fn watch_over(interface: &str, changes_rss: bool) {
+pub(crate) fn watch_over(interface: &str, changes: Changes) {
     if locked(&KEEPERS).iter().any(|keeper| keeper.interface == interface) {
         return;
     }
     let found = Interface::find(interface).and_then(|found| CardSettings::record(&found));
-    if !found.is_ok_and(|settings| changes_rss || settings.at_stake())
+    if !found.is_ok_and(|settings| changes == Changes::Rss || settings.at_stake(changes == Changes::Tags))
         || !privilege::has(privilege::CAP_NET_ADMIN)
     {
         return;
@@ -196,8 +207,10 @@ impl Keeper {
     fn end(self) {
         let Self { mut child, reached, interface } = self;
         let before = std::mem::replace(&mut *locked(&reached), Reached::Not("the run ends".to_owned()));
-        if let Reached::By(pipes) = before {
-            pipes.end();
+        if let Reached::By(pipes) = before
+            && let Some(what) = pipes.end()
+        {
+            say!("flowlane: {interface}: {what}");
         }
         match child.wait() {
             Ok(status) if status.success() => {
@@ -239,7 +252,10 @@ impl RestoreCard {
         drop(card);
         let lost = settings.restore_lost().with_context(|| format!("{}: setting it again", self.interface));
         if let Ok(place) = Place::usual() {
-            card::put_back(&place, &self.interface, Why::EndOf(parent))?;
+            let outcome = card::put_back(&place, &self.interface, Why::EndOf(parent))?;
+            if matches!(outcome, Outcome::Changed(..)) && ended {
+                writeln!(stdout::lock(), "{SAYS}{outcome}")?;
+            }
         }
         lost
     }

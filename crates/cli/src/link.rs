@@ -7,6 +7,7 @@ use flowlane_sys::privilege;
 use std::sync::{Mutex, PoisonError};
 
 use crate::discovery::Discovery;
+use crate::keeper::Changes;
 use crate::say::say;
 use crate::{keeper, lost, trace};
 
@@ -63,13 +64,14 @@ pub(crate) fn open(link: LinkSpec, ours: &[Prefix], vlan: Option<u16>, rss: &Rss
         LinkSpec::AfXdp(name, ..) | LinkSpec::AfPacket(name, ..) => Some(name.clone()),
         _ => None,
     };
+    let tagged = vlan.is_some();
     let open = link.open(ours, vlan, rss);
     Box::new(move |memory, workers| {
         if let Some(interface) = &interface {
             keeper::put_back_what_was_left(interface);
         }
         if let Some(card) = card {
-            keeper::watch_over(&card, false);
+            keeper::watch_over(&card, if tagged { Changes::Tags } else { Changes::Nothing });
         }
         let opened = open(memory, workers)?;
         if opened.0.mode.starts_with("generic") {
@@ -77,6 +79,18 @@ pub(crate) fn open(link: LinkSpec, ours: &[Prefix], vlan: Option<u16>, rss: &Rss
         }
         for note in &opened.0.notes {
             say!("flowlane: {}: {note}", opened.0.name);
+        }
+        if opened.0.lost_carrier {
+            say!(
+                "flowlane: {}: waiting for the link, which the driver takes down for an XDP program",
+                opened.0.name
+            );
+            if !opened.0.wait_for_carrier() {
+                say!(
+                    "flowlane: {}: has no carrier yet: what is sent until it has one is lost",
+                    opened.0.name
+                );
+            }
         }
         if let Some(interface) = &interface {
             say_notes(interface);

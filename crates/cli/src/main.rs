@@ -1,7 +1,8 @@
 //! The `flowlane` command: one binary, many programs.
 //!
 //! Results go to standard output, progress and errors to standard error. Exit code 0 is success, 1 means that the command ran and
-//! missed its goal, 2 that it could not start: bad arguments, a missing link, capability or file. A closed output pipe, as with
+//! missed its goal or could not write its result, 2 that it could not start: bad arguments, a missing link, capability or file; 3 that a generator did not keep its
+//! schedule and missed nothing else, 128 and the signal's number that a signal ended a load early. A closed output pipe, as with
 //! `| head`, ends the command without a message and with exit code 0.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
@@ -18,16 +19,22 @@ mod examples;
 mod exit;
 mod fast_open;
 mod flow_log;
+mod guesses;
+mod help;
 mod instruments;
+mod interface;
 mod interrupt;
 mod io;
 mod ipfix;
 mod keeper;
+mod lab_card;
+mod legible;
 mod link;
 mod lost;
 mod output;
 mod progress;
 mod reassembly;
+mod recorders;
 mod rule_file;
 mod say;
 mod stdout;
@@ -45,7 +52,14 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 #[command(name = "flowlane", version, max_term_width = 80)]
 struct Cli {
     /// When to use colours.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    #[arg(
+        long,
+        global = true,
+        display_order = 1000,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
     color: color::When,
     #[command(subcommand)]
     command: commands::Command,
@@ -53,13 +67,16 @@ struct Cli {
 
 /// The command, with the examples that its help shows.
 fn command() -> clap::Command {
-    examples::add_to(Cli::command())
+    help::arrange(examples::add_to(Cli::command()))
 }
 
 fn main() -> std::process::ExitCode {
     let mut command = command().color(color::of_arguments().into());
+    if help::is_asked_to_be_brief(std::env::args_os().filter_map(|argument| argument.into_string().ok())) {
+        command = help::brief(command);
+    }
     let parsed = command
-        .try_get_matches_from_mut(std::env::args_os())
+        .try_get_matches_from_mut(guesses::with_targets_apart(std::env::args_os()))
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches).map_err(|e| e.format(&mut command)));
     match parsed {
         Ok(cli) => {

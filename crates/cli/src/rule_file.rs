@@ -5,6 +5,7 @@
 //! queue.
 
 use anyhow::{Context, bail, ensure};
+use flowlane::written;
 use flowlane_rss::learn::{Finding, Gaps, Learned, Span};
 use flowlane_rss::{
     Affine, Arrangement, Bucket, BucketMap, Flow, General, HashConfig, Indirection, Key, PacketKind, Rss,
@@ -140,10 +141,12 @@ impl Rule {
     pub(crate) fn write(&self, path: &Path, learned: &Learned, from: &str) -> anyhow::Result<()> {
         let document = self.document(learned, from);
         let text = serde_json::to_string_pretty(&document)?;
-        let mut options = std::fs::OpenOptions::new();
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let opened = options.write(true).create(true).truncate(true).open(path);
-        let written = opened.and_then(|mut file| file.write_all(compact(&text).as_bytes()));
+        let written = written::open_for_writing(path, 0o600).and_then(|mut file| {
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
+            file.write_all(compact(&text).as_bytes())
+        });
         written.with_context(|| format!("{}", path.display()))
     }
 
@@ -195,6 +198,7 @@ impl Rule {
     fn try_read(path: &Path) -> anyhow::Result<Self> {
         let mut text = String::new();
         let file = std::fs::File::open(path)?;
+        written::note_read(&file).keep();
         file.take(LARGEST + 1).read_to_string(&mut text)?;
         ensure!(text.len() as u64 <= LARGEST, "larger than any rule: not a file of 'flowlane rss learn'");
         let value: serde_json::Value =

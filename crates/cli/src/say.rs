@@ -5,14 +5,21 @@
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
+use crate::legible;
+
 /// Prints a line to standard error, as `eprintln!` would.
 macro_rules! say {
     ($($words:tt)*) => {
-        $crate::say::text(format_args!("{}\n", format_args!($($words)*)))
+        $crate::say::line(format_args!($($words)*))
     };
 }
 
 pub(crate) use say;
+
+/// Prints a line, in which nothing controls the terminal.
+pub(crate) fn line(words: Arguments<'_>) {
+    text(format_args!("{}\n", legible::lines(&words.to_string())));
+}
 
 /// Prints this text to standard error, with one write.
 pub(crate) fn text(words: Arguments<'_>) {

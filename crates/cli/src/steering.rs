@@ -1,18 +1,20 @@
 //! The steering of the hosts that commands create: key, hash types, table and buckets, our own or a card's.
 
 use anyhow::{Context, bail};
-use flowlane::card::{self, Card, Change, Held, NotAdopted, Owner, Place, Served, Surroundings};
+use flowlane::card::{self, Card, Change, FlowKind, Held, NotAdopted, Owner, Place, Served, Surroundings};
 use flowlane::link::LinkSpec;
 use flowlane::{Builder, HashConfig, Indirection, Key, Rss, Runtime, UdpFields};
 use flowlane_stack::rng::Rng;
+use flowlane_sys::netdev::Interface;
 use flowlane_sys::words::counted;
 
 use std::path::{Path, PathBuf};
 
 use crate::cpus::Pinning;
+use crate::keeper::{self, Changes};
+use crate::link;
 use crate::rule_file::Rule;
 use crate::say::say;
-use crate::{keeper, link};
 
 /// Most workers there can be.
 const MOST_WORKERS: usize = 64;
@@ -23,18 +25,36 @@ pub(crate) fn workers(given: Option<usize>, most: usize) -> usize {
 }
 
 /// Workers on a link: the number given, or one for each processor that the process may use, at most `most` (the listed processors) and
-/// at most one for each queue of a card that steers.
+/// at most one for each queue of a card.
 pub(crate) fn workers_on(given: Option<usize>, most: Option<usize>, link: Option<&LinkSpec>) -> usize {
     let queues = match link {
-        Some(LinkSpec::AfXdp(_, _, _, Some((_, queues)))) => *queues as usize,
-        Some(LinkSpec::AfXdp(name, ..)) => {
-            card::read(name).ok().and_then(|card| card.rings.ok()).map_or(MOST_WORKERS, |n| n as usize)
-        }
+        Some(LinkSpec::AfXdp(_, _, _, Some((_, queues)), _)) => *queues as usize,
+        // As many as the link opens, also where the driver tells nothing of RSS: a worker without a queue would be handed all of its packets.
+        Some(LinkSpec::AfXdp(name, ..)) => Interface::find(name)
+            .and_then(|found| found.channels())
+            .map_or_else(|_| receive_queues(name), |channels| channels.receive as usize),
         // One for each receive queue, however few the card has.
-        Some(LinkSpec::Kernel(Some(name))) => Surroundings::read(Path::new("/"), name).receive.len(),
+        Some(LinkSpec::Kernel(Some(name))) => receive_queues(name),
+        // An interface that root made with one queue takes no more; one that is to be made has as many as it is asked for.
+        Some(LinkSpec::Tap(name)) => {
+            let flags = std::fs::read_to_string(format!("/sys/class/net/{name}/tun_flags"));
+            flags.map_or(MOST_WORKERS, |flags| tap_queues(&flags))
+        }
         _ => MOST_WORKERS,
     };
     workers(given, queues.min(most.unwrap_or(MOST_WORKERS)).clamp(1, MOST_WORKERS))
+}
+
+/// Receive queues that the kernel shows of an interface.
+fn receive_queues(name: &str) -> usize {
+    Surroundings::read(Path::new("/"), name).receive.len()
+}
+
+/// Queues that a TAP interface of these flags, as sysfs has them, may have: one without `multi_queue`.
+fn tap_queues(flags: &str) -> usize {
+    const MULTI_QUEUE: u32 = 0x100;
+    let number = flags.trim().strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    if number.is_some_and(|flags| flags & MULTI_QUEUE == 0) { 1 } else { MOST_WORKERS }
 }
 
 /// Whose RSS steers.
@@ -96,7 +116,7 @@ impl Workers {
 /// The option that chooses whose RSS steers.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RssOption {
-    /// RSS key, fields and table: adopt uses the card's, set writes ours to the card for the run, software computes ours, FILE uses the
+    /// RSS key, fields and table: adopt uses the card's, set writes ours to the card for the run (UDP with ports), software computes ours, FILE uses the
     /// card's as 'rss learn' wrote them [default: adopt where the card has RSS and no key is given].
     #[arg(long, value_name = "adopt|set|software|FILE")]
     pub(crate) rss: Option<RssOf>,
@@ -104,15 +124,17 @@ pub(crate) struct RssOption {
 
 /// The options of a host's steering.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish<'a> {
+pub(crate) struct SteeringOptions<'a> {
     /// Whose RSS.
     pub(crate) of: Option<RssOf>,
     /// Workers.
     pub(crate) workers: usize,
     /// The key given.
     pub(crate) key: Option<Key>,
-    /// Whether UDP is hashed with ports.
+    /// Whether UDP is to be hashed with ports.
     pub(crate) udp_4tuple: bool,
+    /// Whether the run has UDP flows of its own, so that it matters how these are hashed.
+    pub(crate) udp: bool,
     /// Options given that only apply to a table of ours.
     pub(crate) ours: &'a [&'static str],
     /// Seed of a fresh key.
@@ -124,9 +146,9 @@ pub(crate) struct Wish<'a> {
 ///
 /// # Errors
 /// Options that exclude one another.
-pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Result<Option<Rss>> {
-    let Some(LinkSpec::AfXdp(interface, _, _, queues)) = link else {
-        if let Some(of @ (RssOf::Adopt | RssOf::Set | RssOf::File(_))) = &wish.of {
+pub(crate) fn by_card(link: Option<&LinkSpec>, options: &SteeringOptions<'_>) -> anyhow::Result<Option<Rss>> {
+    let Some(LinkSpec::AfXdp(interface, _, _, queues, _)) = link else {
+        if let Some(of @ (RssOf::Adopt | RssOf::Set | RssOf::File(_))) = &options.of {
             let of = match of {
                 RssOf::Adopt => "adopt".to_owned(),
                 RssOf::File(path) => path.display().to_string(),
@@ -136,16 +158,16 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
         }
         return Ok(None);
     };
-    let of = match wish.of.clone() {
+    let of = match options.of.clone() {
         Some(RssOf::Software) => return Ok(None),
-        None if wish.key.is_some() || !wish.ours.is_empty() => return Ok(None),
+        None if options.key.is_some() || !options.ours.is_empty() => return Ok(None),
         None => RssOf::Adopt,
         Some(of) => of,
     };
-    if of == RssOf::Adopt && wish.key.is_some() {
+    if of == RssOf::Adopt && options.key.is_some() {
         bail!("--key: with --rss adopt the card's key is taken; '--rss set' gives the card this one");
     }
-    if let Some(option) = wish.ours.first() {
+    if let Some(option) = options.ours.first() {
         bail!(
             "{option}: not with the card's table, from which buckets are derived; '--rss software' has its own table"
         );
@@ -154,7 +176,7 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
         if queues.is_some() {
             bail!("--rss {}: not together with queues= of the link", path.display());
         }
-        return by_file(interface, path, wish).map(Some);
+        return by_file(interface, path, options).map(Some);
     }
     keeper::put_back_what_was_left(interface);
     let Ok(found) = card::read(interface) else {
@@ -162,12 +184,12 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
         return Ok(None);
     };
     let done = match of {
-        RssOf::Set => set(interface, &found, *queues, wish)?,
-        _ => adopt(interface, found, *queues, wish),
+        RssOf::Set => set(interface, &found, *queues, options)?,
+        _ => adopt(interface, found, *queues, options),
     };
     if let Err(why) = &done {
         // With one queue there is nothing to steer, and no message.
-        if wish.of.is_some()
+        if options.of.is_some()
             || queues.is_none_or(|(_, count)| count > 1)
                 && card::read(interface).is_ok_and(|card| card.rings != Ok(1))
         {
@@ -179,11 +201,11 @@ pub(crate) fn by_card(link: Option<&LinkSpec>, wish: &Wish<'_>) -> anyhow::Resul
 
 /// Uses the card's steering as a file describes it. The card is not changed, but for its table, which follows lanes that move if the driver shows
 /// the table of the file.
-fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss> {
-    if wish.key.is_some() {
+fn by_file(interface: &str, path: &Path, options: &SteeringOptions<'_>) -> anyhow::Result<Rss> {
+    if options.key.is_some() {
         bail!("--key: with --rss FILE the card's own rule is used, and no key");
     }
-    if wish.udp_4tuple {
+    if options.udp_4tuple {
         bail!("--udp-4tuple: with --rss FILE fields are as the file says");
     }
     let rule = Rule::read(path)?;
@@ -194,7 +216,7 @@ fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss>
         || Surroundings::read(Path::new("/"), interface).receive.len(),
         |queues| queues as usize,
     );
-    let rss = Rss::of_card(rule.rule.clone(), rule.rule.config(), &slots, queues, wish.workers);
+    let rss = Rss::of_card(rule.rule.clone(), rule.rule.config(), &slots, queues, options.workers);
     let rss = rss.with_context(|| format!("--rss {}", path.display()))?;
     if rule.is_in_part() {
         let why =
@@ -202,7 +224,7 @@ fn by_file(interface: &str, path: &Path, wish: &Wish<'_>) -> anyhow::Result<Rss>
         link::say_when_open(interface, why.to_owned());
     }
     match table_of_others(card.as_ref(), &slots) {
-        None => keeper::watch_over(interface, true),
+        None => keeper::watch_over(interface, Changes::Rss),
         Some(why) => link::say_when_open(
             interface,
             format!("its table does not follow lanes that move, whose packets are handed over: {why}"),
@@ -222,15 +244,24 @@ fn table_of_others(card: Option<&Card>, slots: &[u16]) -> Option<&'static str> {
 }
 
 /// Adopts the card's steering.
-fn adopt(interface: &str, mut card: Card, queues: Option<Served>, wish: &Wish<'_>) -> Result<Rss, String> {
-    let fields = if wish.udp_4tuple { card::fields(&card, UdpFields::Four) } else { Vec::new() };
+fn adopt(
+    interface: &str,
+    mut card: Card,
+    queues: Option<Served>,
+    options: &SteeringOptions<'_>,
+) -> Result<Rss, String> {
+    let fields = if options.udp_4tuple { card::fields(&card, UdpFields::Four) } else { Vec::new() };
     if !fields.is_empty() {
         match hold(interface, &Change { fields, ..Change::default() }) {
             Ok(()) => card = card::read(interface).map_err(|e| e.to_string())?,
             Err(e) => say!("flowlane: UDP is hashed on addresses alone: {e}"),
         }
     }
-    let adopted = card::adopt(&card, queues, wish.workers).map_err(|e| match e {
+    let by_addresses = card::udp_by_addresses(&card);
+    if options.udp && !options.udp_4tuple && !by_addresses.is_empty() && queues.is_none_or(|(_, n)| n > 1) {
+        link::say_when_open(interface, udp_in_words(interface, &by_addresses));
+    }
+    let adopted = card::adopt(&card, queues, options.workers).map_err(|e| match e {
         NotAdopted::NotServed { .. } if queues.is_some() => {
             format!("{e}: '--rss set' gives the card a table of ours")
         }
@@ -241,44 +272,70 @@ fn adopt(interface: &str, mut card: Card, queues: Option<Served>, wish: &Wish<'_
     });
     if adopted.is_ok() {
         // The table is changed when lanes move.
-        keeper::watch_over(interface, true);
+        keeper::watch_over(interface, Changes::Rss);
     }
     adopted
 }
 
-/// Writes a steering of ours to the card.
+/// What it means that a card hashes UDP on addresses alone, and what mends it, in a line.
+fn udp_in_words(interface: &str, kinds: &[FlowKind]) -> String {
+    let commands: Vec<String> =
+        kinds.iter().map(|kind| format!("'ethtool -N {interface} rx-flow-hash {kind} sdfn'")).collect();
+    format!(
+        "it hashes UDP on addresses alone, so all datagrams between two hosts come to one queue: '--rss set' or '--udp-4tuple' \
+         hash ports, too, for the run, {} for good",
+        commands.join(" and ")
+    )
+}
+
+/// Writes a steering of ours to the card. UDP is hashed with ports where the driver can: on most cards it is not by default, and then all
+/// datagrams between two hosts come to one queue.
 fn set(
     interface: &str,
     card: &Card,
     queues: Option<Served>,
-    wish: &Wish<'_>,
+    options: &SteeringOptions<'_>,
 ) -> anyhow::Result<Result<Rss, String>> {
-    let udp = if wish.udp_4tuple { UdpFields::Four } else { UdpFields::Two };
+    let udp = if options.udp_4tuple || card::tells_udp(card) { UdpFields::Four } else { UdpFields::Two };
     let length = card.rss.as_ref().map_or(0, |rss| rss.key.0.len());
-    let key = match wish.key {
+    let key = match options.key {
         Some(key) => key,
         None => {
             let slots = card.rss.as_ref().map_or(0, |rss| rss.table.len());
             let Ok(table) = Indirection::new(slots, slots) else {
                 return Ok(Err("the driver does not show its table".to_owned()));
             };
-            let key = random_key(&table, &HashConfig::with_udp(udp), wish.seed)?;
+            let key = random_key(&table, &HashConfig::with_udp(udp), options.seed)?;
             // Cut to the length of the card's key, which covers all bits that the hash uses.
             Key::new(&key.as_bytes()[..length.min(key.as_bytes().len())]).unwrap_or(key)
         }
     };
-    let (rss, change) = match card::plan(card, queues, key, udp, wish.workers) {
+    let planned = |udp| card::plan(card, queues, key, udp, options.workers);
+    let (rss, change) = match planned(udp) {
         Ok(planned) => planned,
         Err(e) => return Ok(Err(e.to_string())),
     };
     rss.require_useful_key().context("the key is of no use")?;
-    Ok(hold(interface, &change).map(|()| rss))
+    let why = match hold(interface, &change) {
+        Ok(()) => return Ok(Ok(rss)),
+        Err(why) => why,
+    };
+    // A driver that takes the rest, but no ports of UDP, steers all the same.
+    if let Ok((rss, without)) = planned(UdpFields::Two)
+        && !change.fields.is_empty()
+        && without.fields.is_empty()
+        && hold(interface, &without).is_ok()
+    {
+        link::say_when_open(interface, format!("UDP stays hashed on addresses alone: {why}"));
+        return Ok(Ok(rss));
+    }
+    Ok(Err(why))
 }
 
 /// Changes the card; the change is undone at the end of the run.
 fn hold(interface: &str, change: &Change) -> Result<(), String> {
     let place = Place::usual().map_err(|e| e.to_string())?;
-    keeper::watch_over(interface, true);
+    keeper::watch_over(interface, Changes::Rss);
     let us = Owner::us().map_err(|e| e.to_string())?;
     let held = Held::set(&place, interface, change, us).map_err(|e| e.to_string())?;
     keeper::hold(held);
@@ -340,5 +397,18 @@ pub(crate) fn seed(given: Option<u64>) -> anyhow::Result<u64> {
     match given {
         Some(seed) => Ok(seed),
         None => flowlane::entropy::random_u64().context("the kernel gives no randomness"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_WORKERS, tap_queues};
+
+    #[test]
+    fn a_tap_of_one_queue_has_one_worker() {
+        // ip tuntap add t0 mode tap; the same with multi_queue.
+        assert_eq!(tap_queues("0x1002\n"), 1);
+        assert_eq!(tap_queues("0x1102\n"), MOST_WORKERS);
+        assert_eq!(tap_queues(""), MOST_WORKERS);
     }
 }

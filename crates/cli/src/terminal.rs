@@ -13,6 +13,11 @@ use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, Leave
 use ratatui::crossterm::{cursor, execute, terminal};
 use ratatui::style::{Color, Style};
 
+/// Whether the terminal understands no escape sequence, as those of editors and of logs (`TERM=dumb`).
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 /// What is drawn on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Out {
@@ -116,7 +121,7 @@ fn take(mut out: Out) -> io::Result<Terminal<CrosstermBackend<Out>>> {
 }
 
 /// Restores the terminal if a display has it. Errors are ignored.
-fn restore() {
+pub(crate) fn restore() {
     let mut out = match TAKEN.swap(0, Ordering::SeqCst) {
         0 => return,
         1 => Out::Stdout,

@@ -141,7 +141,7 @@ impl World {
             Err(errno) => return Some(Err(errno)),
         };
         let Role::Listener(listener) = role else { return Some(Err(Errno(libc::EINVAL))) };
-        let accepted = match self.lane().0.tcp_accept(listener) {
+        let accepted = match self.lane().0.tcp_mut().accept(listener) {
             Ok(accepted) => accepted?,
             Err(_) => return Some(Err(Errno(libc::EINVAL))),
         };
@@ -158,9 +158,9 @@ impl World {
         let told = child.options.tcp;
         let (lane, now, pool) = self.lane();
         let pool = &*pool;
-        if lane.tcp_options(accepted.id).is_ok_and(|options| options != told) {
+        if lane.tcp().options(accepted.id).is_ok_and(|options| options != told) {
             // Set on the listener after it began to listen.
-            let _ = lane.tcp_set_options(now, pool, accepted.id, &told);
+            let _ = lane.with_tcp(now, pool, |tcp, cx| tcp.set_options(cx, accepted.id, &told));
         }
         Some(self.add_socket(child).map(|fd| (fd, peer)))
     }
@@ -251,11 +251,11 @@ impl World {
             Err(errno) => return Some(Err(errno)),
         };
         let (lane, ..) = self.lane();
-        let state = lane.tcp_info(id).map(|info| info.state);
+        let state = lane.tcp().info(id).map(|info| info.state);
         match state {
             Ok(State::SynSent | State::SynReceived) => None,
             Ok(State::Closed) => {
-                let failure = lane.tcp_take_failure(id).ok().flatten();
+                let failure = lane.tcp_mut().take_failure(id).ok().flatten();
                 Some(match failure {
                     Some(failure) => Err(errno_of(failure)),
                     None => Err(Errno(libc::ECONNABORTED)),
@@ -302,13 +302,13 @@ impl World {
         match role {
             Role::Idle => {}
             Role::Listener(id) => {
-                let _ = lane.tcp_close_listener(now, pool, id);
+                let _ = lane.with_tcp(now, pool, |tcp, cx| tcp.close_listener(cx, id));
             }
             Role::Connection(id) if abort => {
-                let _ = lane.tcp_abort(now, pool, id);
+                let _ = lane.with_tcp(now, pool, |tcp, cx| tcp.abort(cx, id));
             }
             Role::Connection(id) => {
-                let _ = lane.tcp_close(now, pool, id);
+                let _ = lane.with_tcp(now, pool, |tcp, cx| tcp.close(cx, id));
             }
             Role::Datagrams(handle) => {
                 lane.udp_close(handle);
@@ -324,9 +324,9 @@ impl World {
         let (lane, now, pool) = self.lane();
         let pool = &*pool;
         // Unread data is answered with a reset, which does not wait.
-        let info = lane.tcp_info(id).ok().filter(|info| info.readable == 0)?;
+        let info = lane.tcp().info(id).ok().filter(|info| info.readable == 0)?;
         if matches!(info.state, State::Established | State::CloseWait) {
-            let _ = lane.tcp_shutdown(now, pool, id, std::net::Shutdown::Write);
+            let _ = lane.with_tcp(now, pool, |tcp, cx| tcp.shutdown(cx, id, std::net::Shutdown::Write));
         }
         Some(limit)
     }
@@ -335,7 +335,7 @@ impl World {
     pub(crate) fn has_arrived(&mut self, fd: i32) -> Option<()> {
         let Ok(Socket { role: Role::Connection(id), .. }) = self.socket_mut(fd) else { return Some(()) };
         let id = *id;
-        let info = self.lane().0.tcp_info(id).ok();
+        let info = self.lane().0.tcp().info(id).ok();
         let waiting =
             info.is_some_and(|info| matches!(info.state, State::FinWait1 | State::Closing | State::LastAck));
         (!waiting).then_some(())
@@ -374,22 +374,24 @@ impl World {
             Role::Connection(id) => {
                 let (lane, now, pool) = self.lane();
                 let pool = &*pool;
-                let state = lane.tcp_info(id).map_err(|_| Errno(libc::ENOTCONN))?.state;
+                let state = lane.tcp().info(id).map_err(|_| Errno(libc::ENOTCONN))?.state;
                 if matches!(state, State::Closed | State::TimeWait) {
                     return Err(Errno(libc::ENOTCONN));
                 }
                 if write {
-                    let _ = lane.tcp_shutdown(now, pool, id, std::net::Shutdown::Write);
+                    let _ =
+                        lane.with_tcp(now, pool, |tcp, cx| tcp.shutdown(cx, id, std::net::Shutdown::Write));
                 }
                 let socket = self.socket_mut(fd)?;
                 socket.read_shut |= read;
                 let read_shut = socket.read_shut;
                 let (lane, ..) = self.lane();
-                let info = lane.tcp_info(id).map_err(|_| Errno(libc::ENOTCONN))?;
+                let info = lane.tcp().info(id).map_err(|_| Errno(libc::ENOTCONN))?;
                 let finished = matches!(info.state, State::FinWait1 | State::FinWait2);
                 if read_shut && finished && info.readable == 0 {
                     // More data is refused; what is there can still be read, so it must not be given up.
-                    let _ = lane.tcp_shutdown(now, pool, id, std::net::Shutdown::Read);
+                    let _ =
+                        lane.with_tcp(now, pool, |tcp, cx| tcp.shutdown(cx, id, std::net::Shutdown::Read));
                 }
                 Ok(())
             }

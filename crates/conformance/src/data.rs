@@ -57,9 +57,9 @@ impl World {
                         socket.consumed += len as u64;
                     }
                     let (lane, ..) = self.lane();
-                    let left = lane.tcp_info(id).map_or(0, |info| info.readable);
+                    let left = lane.tcp().info(id).map_or(0, |info| info.readable);
                     // As in Linux, the end of the stream counts as a byte that is left.
-                    let ended = lane.tcp_readiness(id).is_ok_and(|ready| ready.read_closed);
+                    let ended = lane.tcp().readiness(id).is_ok_and(|ready| ready.read_closed);
                     let left = left.max(u32::from(ended));
                     let told = ControlMessage {
                         level: libc::SOL_TCP,
@@ -90,9 +90,9 @@ impl World {
         loop {
             let room = &mut bytes[total..];
             let result = if flags & libc::MSG_PEEK != 0 {
-                lane.tcp_peek(id, room)
+                lane.tcp_mut().peek(id, room)
             } else {
-                lane.tcp_recv(now, pool, id, room)
+                lane.with_tcp(now, pool, |tcp, cx| tcp.recv(cx, id, room))
             };
             match result {
                 Ok(n) => {
@@ -105,7 +105,7 @@ impl World {
                 Err(_) if total > 0 => break,
                 Err(RecvError::WouldBlock) => return Some(Err(Errno(libc::EAGAIN))),
                 Err(RecvError::Failed(failure)) => {
-                    let _ = lane.tcp_take_failure(id);
+                    let _ = lane.tcp_mut().take_failure(id);
                     return Some(Err(errno_of(failure)));
                 }
                 Err(_) => return Some(Err(Errno(libc::ENOTCONN))),
@@ -177,7 +177,7 @@ impl World {
 
     /// Writes what fits into one of the kernel's buffers.
     fn send_piece(&mut self, fd: i32, id: ConnId, bytes: &[u8], flags: i32) -> Option<Answer<usize>> {
-        let Ok(info) = self.lane().0.tcp_info(id) else { return self.send_stream(fd, id, bytes, flags) };
+        let Ok(info) = self.lane().0.tcp().info(id) else { return self.send_stream(fd, id, bytes, flags) };
         let open = matches!(info.state, State::Established | State::CloseWait | State::SynReceived);
         if !open || self.socket_mut(fd).is_ok_and(|socket| socket.in_handshake(info.state)) {
             return self.send_stream(fd, id, bytes, flags);
@@ -222,7 +222,7 @@ impl World {
         let id = *id;
         let bounds = self.bounds(fd);
         let (lane, now, _) = self.lane();
-        let Ok(info) = lane.tcp_info(id) else { return };
+        let Ok(info) = lane.tcp().info(id) else { return };
         if let Ok(socket) = self.socket_mut(fd) {
             if socket.in_handshake(info.state) {
                 return;
@@ -249,18 +249,21 @@ impl World {
         let pool = &*pool;
         let piece = &bytes[..bytes.len().min(PIECE)];
         let more = flags & libc::MSG_MORE != 0 || piece.len() < bytes.len();
-        let result =
-            if more { lane.tcp_send_more(now, pool, id, piece) } else { lane.tcp_send(now, pool, id, piece) };
+        let result = if more {
+            lane.with_tcp(now, pool, |tcp, cx| tcp.send_with(cx, id, piece, true))
+        } else {
+            lane.with_tcp(now, pool, |tcp, cx| tcp.send(cx, id, piece))
+        };
         match result {
             Ok(n) => {
                 if n == bytes.len() && flags & libc::MSG_EOR != 0 {
-                    let _ = lane.tcp_end_record(id);
+                    let _ = lane.tcp_mut().end_record(id);
                 }
                 Some(Ok(n))
             }
             Err(SendError::WouldBlock) => None,
             Err(SendError::Failed(failure)) => {
-                let _ = lane.tcp_take_failure(id);
+                let _ = lane.tcp_mut().take_failure(id);
                 Some(Err(self.errno_of(fd, failure)))
             }
             Err(_) => Some(Err(Errno(libc::EPIPE))),
@@ -334,11 +337,11 @@ impl World {
         match role {
             // Linux's mark is before the last urgent byte, not behind it.
             Role::Connection(id) if request == SIOCATMARK => {
-                let mark = self.lane().0.tcp_urgent_mark(id).map_err(|_| Errno(libc::EINVAL))?;
+                let mark = self.lane().0.tcp().urgent_mark(id).map_err(|_| Errno(libc::EINVAL))?;
                 Ok(i32::from(mark == Some(1)))
             }
             Role::Connection(id) => {
-                let info = self.lane().0.tcp_info(id).map_err(|_| Errno(libc::EINVAL))?;
+                let info = self.lane().0.tcp().info(id).map_err(|_| Errno(libc::EINVAL))?;
                 let handshake = self.socket_mut(fd)?.in_handshake(info.state);
                 let fin_unacked = matches!(info.state, State::FinWait1 | State::Closing | State::LastAck);
                 match request {

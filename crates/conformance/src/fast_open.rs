@@ -48,7 +48,7 @@ impl World {
     /// What the kernel's cache of peers knew is forgotten (`ip tcp_metrics flush`).
     pub(crate) fn forget_peers(&mut self) {
         if self.has_lane() {
-            self.lane().0.tcp_forget_fast_open_peers();
+            self.lane().0.tcp_mut().forget_fast_open_peers();
         }
     }
 
@@ -91,7 +91,7 @@ impl World {
             }
         }
         if let Role::Connection(id) = role {
-            let state = self.lane().0.tcp_info(id).map(|info| info.state);
+            let state = self.lane().0.tcp().info(id).map(|info| info.state);
             let under_way = matches!(state, Ok(State::SynSent | State::SynReceived));
             return under_way.then_some(Err(Errno(libc::EALREADY)));
         }
@@ -110,7 +110,7 @@ impl World {
         if let (Ok(n), Ok(socket)) = (&begun, self.socket_mut(fd)) {
             socket.deferred = None;
             if let (1.., Role::Connection(id)) = (*n, socket.role) {
-                let info = self.lane().0.tcp_info(id);
+                let info = self.lane().0.tcp().info(id);
                 if let (Ok(info), Ok(socket)) = (info, self.socket_mut(fd)) {
                     socket.queue.put(*n, &info);
                     self.written(fd, flags);

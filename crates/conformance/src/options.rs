@@ -96,17 +96,17 @@ impl World {
                 if (level, name) == (libc::IPPROTO_TCP, libc::TCP_NODELAY) && tcp.nodelay {
                     // Linux pushes out what waits, whether it was on before or not.
                     let off = SocketOptions { nodelay: false, ..tcp };
-                    let _ = lane.tcp_set_options(now, pool, id, &off);
+                    let _ = lane.with_tcp(now, pool, |tcp, cx| tcp.set_options(cx, id, &off));
                 }
-                let _ = lane.tcp_set_options(now, pool, id, &tcp);
+                let _ = lane.with_tcp(now, pool, |stack, cx| stack.set_options(cx, id, &tcp));
                 if (level, name) == (libc::IPPROTO_TCP, libc::TCP_QUICKACK) {
-                    let _ = lane.tcp_quick_ack(id, int(value)? != 0);
+                    let _ = lane.tcp_mut().quick_ack(id, int(value)? != 0);
                 }
             }
             Role::Listener(id) => {
-                let _ = lane.tcp_set_listen_options(id, tcp);
+                let _ = lane.tcp_mut().set_listen_options(id, tcp);
                 if fast_open {
-                    let _ = lane.tcp_set_listen_fast_open(id, listening);
+                    let _ = lane.tcp_mut().set_listen_fast_open(id, listening);
                 }
             }
             _ => {}
@@ -166,7 +166,7 @@ impl World {
         let (lane, ..) = self.lane();
         Ok(match role {
             Role::Connection(id) => {
-                let failure = lane.tcp_take_failure(id).ok().flatten();
+                let failure = lane.tcp_mut().take_failure(id).ok().flatten();
                 failure.map_or(0, |failure| self.errno_of(fd, failure).0)
             }
             Role::Datagrams(handle) => {
@@ -179,7 +179,7 @@ impl World {
 
     fn info(&mut self, fd: i32) -> Answer<Vec<u8>> {
         Ok(match self.socket_mut(fd)?.role {
-            Role::Connection(id) => match self.lane().0.tcp_info(id) {
+            Role::Connection(id) => match self.lane().0.tcp().info(id) {
                 Ok(found) => {
                     self.follow(fd);
                     let (now, counts) = (self.now(), self.counters.of(found.local, found.remote));
@@ -188,7 +188,7 @@ impl World {
                 Err(_) => info::idle(),
             },
             Role::Listener(id) => {
-                let (waiting, _) = self.lane().0.tcp_backlog(id).unwrap_or_default();
+                let (waiting, _) = self.lane().0.tcp().backlog(id).unwrap_or_default();
                 info::listener(waiting as u32, self.settings.somaxconn)
             }
             _ => info::idle(),
@@ -204,7 +204,7 @@ impl World {
         let role = socket.role;
         let (readable, unacknowledged) = match role {
             Role::Connection(id) => {
-                self.lane().0.tcp_info(id).map_or((0, 0), |i| (i.readable, i.unacknowledged))
+                self.lane().0.tcp().info(id).map_or((0, 0), |i| (i.readable, i.unacknowledged))
             }
             _ => (0, 0),
         };
@@ -217,7 +217,7 @@ impl World {
         let socket = self.socket_mut(fd)?;
         let wanted = socket.options.tcp.max_segment.map_or(DEFAULT_MSS, i32::from);
         let Role::Connection(id) = socket.role else { return Ok(wanted) };
-        let Ok(info) = self.lane().0.tcp_info(id) else { return Ok(wanted) };
+        let Ok(info) = self.lane().0.tcp().info(id) else { return Ok(wanted) };
         Ok(match info.state {
             State::Closed => wanted,
             _ => i32::from(info.effective_mss),

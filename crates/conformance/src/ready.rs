@@ -44,7 +44,7 @@ impl World {
                             OUT
                         }
                     }
-                    Role::Listener(id) => match self.lane().0.tcp_backlog(id) {
+                    Role::Listener(id) => match self.lane().0.tcp().backlog(id) {
                         Ok((waiting, _)) if waiting > 0 => IN,
                         _ => 0,
                     },
@@ -70,7 +70,7 @@ impl World {
         let lowat = socket.options.receive_lowat();
         let (room, told) = (socket.queue.has_room(&bounds), !socket.queue.errors.is_empty());
         let (lane, ..) = self.lane();
-        let (Ok(ready), Ok(info)) = (lane.tcp_readiness(id), lane.tcp_info(id)) else { return ERR | HUP };
+        let (Ok(ready), Ok(info)) = (lane.tcp().readiness(id), lane.tcp().info(id)) else { return ERR | HUP };
         let mut mask = 0;
         let read_closed = ready.read_closed || read_shut;
         if read_closed && ready.write_closed || ready.closed {
@@ -86,7 +86,7 @@ impl World {
             if ready.readable && info.readable >= lowat {
                 mask |= IN;
             }
-            if self.lane().0.tcp_urgent_mark(id).is_ok_and(|mark| mark.is_some_and(|left| left > 0)) {
+            if self.lane().0.tcp().urgent_mark(id).is_ok_and(|mark| mark.is_some_and(|left| left > 0)) {
                 mask |= PRI;
             }
             if ready.write_closed || ready.writable && room {
@@ -213,8 +213,8 @@ impl World {
         let (role, consumed) = (socket.role, socket.consumed);
         let starved = socket.starved + socket.queue.errors.made;
         let waiting = match role {
-            Role::Connection(id) => self.lane().0.tcp_info(id).map_or(0, |info| u64::from(info.readable)),
-            Role::Listener(id) => self.lane().0.tcp_backlog(id).map_or(0, |(waiting, _)| waiting as u64),
+            Role::Connection(id) => self.lane().0.tcp().info(id).map_or(0, |info| u64::from(info.readable)),
+            Role::Listener(id) => self.lane().0.tcp().backlog(id).map_or(0, |(waiting, _)| waiting as u64),
             _ => 0,
         };
         (consumed + waiting, starved)

@@ -95,7 +95,7 @@ impl World {
     pub(crate) fn refresh(&mut self) {
         self.settings = self.source.read();
         if let Some(lane) = &mut self.lane {
-            lane.tcp_configure(self.settings.tcp.clone());
+            lane.tcp_mut().configure(self.settings.tcp.clone());
         }
     }
 

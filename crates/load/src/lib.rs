@@ -9,34 +9,25 @@
 //! Over HTTP it sends requests, checks the answers, and measures from the intended send time: [`http`], and [`scenario`] for scenario
 //! files.
 //!
-//! Modules: [`clients`] (address ranges), [`flows`] (flows of each lane), [`timeline`] (phases), [`payload`] (format of datagrams),
-//! [`order`] (reordering and duplicates), [`load`] (a UDP run), [`outcome`] (its result), [`threshold`] (conditions of `--fail`),
-//! [`report`] (recording and output), [`units`] (numbers with units).
+//! Modules: [`run`] (what every run has: clients, flows, phases, start, end and outcome), [`udp`] (datagrams), [`tcp`], [`http`],
+//! [`scenario`], [`report`] (recording, output, conditions of `--fail`), [`find`] (the highest
+//! rate that holds), [`resolve`], [`units`] (numbers with units).
 #![forbid(unsafe_code)]
 
-pub mod clients;
-pub mod flows;
-mod gate;
+pub mod find;
 pub mod http;
-mod lane;
-pub mod load;
-pub mod order;
-pub mod outcome;
-pub mod payload;
 pub mod report;
 pub mod resolve;
+pub mod run;
 pub mod scenario;
-mod shares;
 pub mod tcp;
-pub mod threshold;
-pub mod timeline;
+pub mod udp;
 pub mod units;
-mod window;
 
-pub use clients::ClientRange;
-pub use flows::{Aim, FlowWish, NoFlows, Sources, Wanted};
-pub use load::{Load, LoadConfig, LoadError, Pace, Progress};
-pub use outcome::{Counts, Outcome, Percentiles};
-pub use payload::MIN_PAYLOAD;
+pub use report::Threshold;
+pub use run::clients::ClientRange;
+pub use run::flows::{self, Aim, FlowWish, NoFlows, Sources, Wanted};
+pub use run::outcome::{Counts, Outcome, Percentiles};
+pub use run::timeline::{self, Phase};
 pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome};
-pub use threshold::Threshold;
+pub use udp::{Load, LoadConfig, LoadError, MIN_PAYLOAD, Pace, Progress};

@@ -6,11 +6,24 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 
+use flowlane::zone;
+
 /// Resolves a name or an address by the system's resolver; blocks as long as it does. The result may be empty.
 ///
 /// # Errors
-/// Those of the resolver.
+/// Those of the resolver; a zone (`fe80::1%eth0`) that is no interface of this machine. A number that is no address is refused, since the resolver would complete it: 100 to 0.0.0.100.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if is_number(host) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a number is no address: write all four parts, as 10.0.0.1",
+        ));
+    }
+    if host.contains('%') {
+        let (ip, zone) =
+            zone::parse_ip(host).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        return Ok(vec![zone::with(ip, port, zone)]);
+    }
     let system = |host: &str, port| Ok((host, port).to_socket_addrs()?.collect());
     let has_v6 = || UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
     resolve_by(system, has_v6, host, port)
@@ -35,6 +48,20 @@ fn resolve_by(
     Ok(found)
 }
 
+/// Whether a host is a number, or numbers with dots, that is not an address with all its parts: `100`, `0x7f000001`, `127.1`.
+#[must_use]
+pub fn is_number(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
+    // A name whose last label is a number is an attempt at an IPv4 address (WHATWG URL, "ends in a number").
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let hexadecimal = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
+    let number = match hexadecimal {
+        Some(digits) => digits.bytes().all(|b| b.is_ascii_hexdigit()),
+        None => !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()),
+    };
+    number && host.parse::<Ipv4Addr>().is_err()
+}
+
 fn is_localhost(host: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     host == "localhost" || host.ends_with(".localhost")
@@ -51,6 +78,29 @@ mod tests {
         };
         let found = resolve_by(system, || has_v6, host, 80).map_err(|e| e.to_string())?;
         Ok(found.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_number_is_no_host() {
+        for host in [
+            "100",
+            "0",
+            "1.2",
+            "127.1",
+            "1.2.3.4.5",
+            "0x7f000001",
+            "0X1",
+            "010.0.0.1",
+            "a.1",
+            "1.2.3.256",
+            "7.",
+        ] {
+            assert!(is_number(host), "{host}");
+            assert!(resolve(host, 80).is_err(), "{host}");
+        }
+        for host in ["127.0.0.1", "1.2.3.4.", "3com", "1.example", "::1", "fd00::1", "a", "", "x0"] {
+            assert!(!is_number(host), "{host}");
+        }
     }
 
     #[test]

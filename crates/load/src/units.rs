@@ -18,6 +18,7 @@ const RATE: &str = "a rate such as 1000, 10k or 1.5M (a second, whole, at least 
 const FREQUENCY: &str = "a rate such as 0.5, 1000, 10k or 1.5M (a second, above 0)";
 const SIZE: &str = "a size in bytes such as 510, 1k or 2Ki";
 const TIME: &str = "a time such as 5s, 200ms, 50us or 2m";
+const UNITLESS: &str = "a time: it has no unit; write s, ms, us, ns, m or h behind it";
 
 fn bad(text: &str, expected: &'static str) -> BadUnit {
     BadUnit { text: text.to_owned(), expected }
@@ -111,7 +112,8 @@ pub fn size(text: &str) -> Result<usize, BadUnit> {
     scale(number, by).and_then(|n| usize::try_from(n).ok()).ok_or_else(|| bad(text, SIZE))
 }
 
-/// A time: `5s`, `200ms`, `50us`, `10ns`, `2m`, `1h`; a bare number is seconds.
+/// A time: `5s`, `200ms`, `50us`, `10ns`, `2m`, `1h`. A bare number is refused, since some programs mean seconds by it and others
+/// milliseconds; 0 needs no unit.
 ///
 /// # Errors
 /// Says what is expected.
@@ -121,7 +123,9 @@ pub fn duration(text: &str) -> Result<Duration, BadUnit> {
         "ns" => 1.0,
         "us" | "µs" => 1e3,
         "ms" => 1e6,
-        "s" | "" => 1e9,
+        "" if number == 0.0 => return Ok(Duration::ZERO),
+        "" => return Err(bad(text, UNITLESS)),
+        "s" => 1e9,
         "m" | "min" => 6e10,
         "h" => 3.6e12,
         _ => return Err(bad(text, TIME)),
@@ -173,6 +177,10 @@ mod tests {
         assert_eq!(duration("200ms"), Ok(Duration::from_millis(200)));
         assert_eq!(duration("1.5us"), Ok(Duration::from_nanos(1500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        for bare in ["20", "0.5", " 5 "] {
+            assert!(duration(bare).unwrap_err().to_string().contains("no unit"), "{bare}");
+        }
     }
 
     #[test]

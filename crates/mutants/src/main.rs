@@ -11,38 +11,61 @@
 //! A piece that is no longer in the source is an error too, so the list stays true. See [`list`] for how it is written.
 //!
 //! ```text
-//! cargo run -p flowlane-mutants -- DIRECTORY [--only WORD] [--show]
+//! cargo run -p flowlane-mutants -- DIRECTORY [--only WORD] [--changed FILE] [--tenth TURN] [--show]
 //! ```
 //!
-//! `DIRECTORY` is where the copy goes. With `--only` only guards whose text, file or test has the word; with `--show` also which
-//! tests noticed and after how long.
+//! `DIRECTORY` is where the copy goes. With `--only` only guards whose text, file or test has the word; with `--changed` those of files that
+//! are listed in FILE, with `--tenth` a tenth of the others by a number (see [`chosen`]); with `--show` also which tests noticed and after how
+//! long.
 
+mod chosen;
 mod copy;
 mod list;
 mod run;
 
+use chosen::Choice;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (mut to, mut only, mut show) = (None, None, false);
+    let (mut to, mut choice, mut show) = (None, Choice::default(), false);
     while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--only" => only = args.next(),
-            "--show" => show = true,
-            option if option.starts_with('-') => {
-                to = None;
-                break;
+        let understood = match arg.as_str() {
+            "--only" => {
+                choice.only = args.next();
+                choice.only.is_some()
             }
-            _ => to = Some(PathBuf::from(arg)),
+            "--changed" => {
+                choice.changed = args.next().and_then(|file| std::fs::read_to_string(file).ok());
+                choice.changed.is_some()
+            }
+            "--tenth" => {
+                choice.tenth = args.next().and_then(|turn| turn.parse().ok());
+                choice.tenth.is_some()
+            }
+            "--show" => {
+                show = true;
+                true
+            }
+            option if option.starts_with('-') => false,
+            _ => {
+                to = Some(PathBuf::from(arg));
+                true
+            }
+        };
+        if !understood {
+            to = None;
+            break;
         }
     }
     let Some(to) = to else {
-        eprintln!("usage: flowlane-mutants DIRECTORY [--only WORD] [--show]");
+        eprintln!(
+            "usage: flowlane-mutants DIRECTORY [--only WORD] [--changed FILE] [--tenth TURN] [--show]; FILE is there and TURN a number"
+        );
         return ExitCode::from(2);
     };
-    match all(&to, only.as_deref(), show) {
+    match all(&to, &choice, show) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(why) => {
@@ -52,16 +75,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn all(to: &Path, only: Option<&str>, show: bool) -> Result<bool, String> {
+fn all(to: &Path, choice: &Choice, show: bool) -> Result<bool, String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.ancestors().nth(2).ok_or("not in a workspace")?;
     let file = here.join("guards.list");
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let guards = list::parse(&text)?;
     copy::make(root, to, &guards)?;
-    let chosen: Vec<_> = guards.iter().filter(|guard| only.is_none_or(|word| guard.mentions(word))).collect();
+    let chosen = chosen::chosen(&guards, choice);
     if chosen.is_empty() {
-        return Err("no guard has that word".into());
+        // Nothing that changed lately has a guard, and its turn has none: that is as it may be.
+        return if choice.only.is_some() { Err("no guard has that word".into()) } else { Ok(true) };
     }
+    println!("{} of {} guards", chosen.len(), guards.len());
     run::all(to, &chosen, show)
 }

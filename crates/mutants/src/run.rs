@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const WHOLE: Duration = Duration::from_secs(300);
 /// A guard's tests that run longer have noticed something: without its bound a loop may not end.
 const LONGEST: Duration = Duration::from_secs(60);
+/// So many crates are built without the others of the workspace.
+const A_FEW: usize = 2;
 
 type Tests = BTreeMap<PathBuf, Vec<String>>;
 
@@ -103,8 +105,13 @@ fn build(copy: &Path, guards: &[&Guard]) -> Result<BTreeMap<String, PathBuf>, St
     if packages.iter().any(|package| !is_library(copy, package)) {
         cargo.arg("--bins");
     }
-    for package in packages {
-        cargo.args(["-p", &own(copy, package)?.0]);
+    // Of the whole workspace what all depend on is there from its own tests; for a few crates features differ, and it is built again.
+    if packages.len() > A_FEW {
+        cargo.arg("--workspace");
+    } else {
+        for package in packages {
+            cargo.args(["-p", &own(copy, package)?.0]);
+        }
     }
     let named: BTreeSet<&str> =
         guards.iter().flat_map(|guard| &guard.tests).map(|(program, _)| program.as_str()).collect();

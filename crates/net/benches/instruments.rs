@@ -25,7 +25,7 @@ const PORT: u16 = 7;
 const REQUEST: [u8; 64] = [7; 64];
 
 #[derive(Debug, Clone)]
-struct Wish {
+struct Options {
     tcp: bool,
     v6: bool,
     at_once: usize,
@@ -53,7 +53,7 @@ async fn server(tcp: bool) -> Result<(), Failure> {
     }
 }
 
-async fn client(wish: Wish) -> Result<(), Failure> {
+async fn client(wish: Options) -> Result<(), Failure> {
     let server = if wish.v6 { "[fd00::1]:7" } else { "10.0.0.1:7" }.parse()?;
     if wish.tcp {
         let mut streams = Vec::new();
@@ -96,7 +96,7 @@ fn one_bucket() -> Result<Arc<Rss>, Failure> {
     Ok(Arc::new(Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::default(), table, map)))
 }
 
-fn measure(wish: &Wish, instruments: &[String]) -> Result<(), Failure> {
+fn measure(wish: &Options, instruments: &[String]) -> Result<(), Failure> {
     let has = |name: &str| instruments.iter().any(|instrument| instrument == name);
     let on = |n: u8| -> Result<Interface, Failure> {
         let addresses = vec![format!("10.0.0.{n}/24").parse()?, format!("fd00::{n}/64").parse()?];
@@ -159,7 +159,7 @@ fn main() -> Result<(), Failure> {
     if let Some(other) = instruments.iter().find(|word| !KNOWN.contains(&word.as_str())) {
         return Err(format!("{other}: no instrument; there are {}", KNOWN.join(", ")).into());
     }
-    let wish = Wish {
+    let wish = Options {
         tcp: protocol == "tcp",
         v6: family == "v6",
         at_once: at_once.parse()?,

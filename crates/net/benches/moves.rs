@@ -130,7 +130,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::thread::sleep(Duration::from_millis(200));
     let grown = delivered().iter().zip(&before).map(|(now, was)| now - was).collect::<Vec<_>>();
     let lane = Bucket((0..lanes).max_by_key(|lane| grown[*lane]).unwrap_or(0) as u16);
-    let held = handle.counters().lanes(host)[usize::from(lane.0)].connections;
+    let held = handle.counters().lanes(host)[usize::from(lane.0)].counts.connections;
     println!("{held} connections in the lane that moves, {lanes} lanes, {WORKERS} workers");
     println!("{:<34} {:>8} {:>9} {:>9} {:>9} {:>9}", "microseconds", "times", "p50", "p90", "p99", "most");
     asked.store(1, SeqCst);
@@ -158,8 +158,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let report = runtime.stop();
     println!(
         "slots moved {}, refused {}",
-        report.cards.iter().map(|c| c.slots_moved).sum::<u64>(),
-        report.cards.iter().map(|c| c.refused).sum::<u64>()
+        report.cards.iter().map(|c| c.counts.slots_moved).sum::<u64>(),
+        report.cards.iter().map(|c| c.counts.refused).sum::<u64>()
     );
     Ok(())
 }

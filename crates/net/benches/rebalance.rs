@@ -69,7 +69,7 @@ type Times = Arc<Mutex<Vec<u64>>>;
 
 /// How often connections ask.
 #[derive(Debug, Clone, Copy)]
-struct Wish {
+struct Options {
     /// The hot ones ask so many times as often as the others: those whose server was on worker 0 when they began.
     skew: f64,
     /// Afterwards, in turns, those and the others are the hot ones for so long.
@@ -77,7 +77,12 @@ struct Wish {
 }
 
 /// Asks for so long.
-async fn ask(seed: u64, Wish { skew, hops }: Wish, lasts: Duration, times: Times) -> Result<(), Failure> {
+async fn ask(
+    seed: u64,
+    Options { skew, hops }: Options,
+    lasts: Duration,
+    times: Times,
+) -> Result<(), Failure> {
     let stream = TcpStream::connect("10.0.0.1:80".parse()?).await?;
     stream.set_nodelay(true)?;
     let mut answer = [0];
@@ -117,7 +122,7 @@ async fn ask(seed: u64, Wish { skew, hops }: Wish, lasts: Duration, times: Times
 }
 
 /// Runs once, and prints a line.
-fn measure(what: &str, wish: Wish, moves: bool, lasts: Duration) -> Result<(), Failure> {
+fn measure(what: &str, wish: Options, moves: bool, lasts: Duration) -> Result<(), Failure> {
     let table = Indirection::new(128, BUCKETS)?;
     let map = BucketMap::new(BUCKETS, WORKERS)?;
     let rss = Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::default(), table, map);
@@ -180,13 +185,13 @@ fn main() -> Result<(), Failure> {
         "microseconds", "answers", "p50", "p95", "p99", "moves", "failed"
     );
     for _ in 0..numbers.get(1).copied().unwrap_or(3) {
-        let skewed = Wish { skew: 3.0, hops: None };
+        let skewed = Options { skew: 3.0, hops: None };
         measure("skewed, static", skewed, false, lasts)?;
         measure("skewed, even", skewed, true, lasts)?;
-        let hops = Wish { hops: Some(Duration::from_secs(5)), ..skewed };
+        let hops = Options { hops: Some(Duration::from_secs(5)), ..skewed };
         measure("hot spot, static", hops, false, lasts * 4)?;
         measure("hot spot, even", hops, true, lasts * 4)?;
-        let even = Wish { skew: 1.0, hops: None };
+        let even = Options { skew: 1.0, hops: None };
         measure("balanced, static", even, false, lasts)?;
         measure("balanced, even", even, true, lasts)?;
     }

@@ -2,18 +2,22 @@
 //!
 //! | target | level: events |
 //! |---|---|
-//! | `flowlane::link` | info: opened, closed, up again, MTU changed, takes frames again; warn: down, no carrier, gone, takes no frames, a note of the opening, an address that somebody else has |
+//! | `flowlane::link` | info: opened, waits for its carrier, closed, up again, MTU changed, takes frames again; warn: down, no carrier, gone, takes no frames, a note of the opening, an address that somebody else has |
 //! | `flowlane::worker` | info: runtime started; debug: worker began, with its processor, and ended; warn: no free frames |
 //! | `flowlane::watchdog` | error: a worker stands still, with its trace; warn: a worker is given no processor; info: it turns again |
 //! | `flowlane::lane` | warn: TCP is short of memory; info: it has memory again; debug: move begun, lane sent, arrived, move given up |
 //! | `flowlane::socket` | warn: a target of a relay is down; info: it is up again; debug: listening |
 //! | `flowlane::card` | warn: its table was changed by others, it was set again, it refuses a change, it does not what it shows |
+//! | [`flowlane::notice`](NOTICE) | warn: what whoever runs a program should see without asking for events, a line each |
+//!
+//! A library does not print: a program decides what it does with notices. The command `flowlane` writes each as a line to standard error.
 //!
 //! All of them are rare. There are no events for packets, which are counted ([`stats`](crate::stats)). Without a subscriber an event costs
 //! the load of one number.
 
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use flowlane_stack::Lane;
@@ -28,6 +32,9 @@ const LANE: &str = "flowlane::lane";
 const SOCKET: &str = "flowlane::socket";
 const CARD: &str = "flowlane::card";
 const WATCHDOG: &str = "flowlane::watchdog";
+
+/// Target of notices, which whoever runs a program should see without asking for events: the message is a line for people.
+pub const NOTICE: &str = "flowlane::notice";
 
 /// A worker without free frames, and a lane without memory, is told of once in so long: it may happen many times a second.
 const SELDOM: Duration = Duration::from_secs(1);
@@ -51,6 +58,18 @@ pub(crate) fn relay_target(target: &dyn Display, up: bool) {
     } else {
         warn!(target: SOCKET, relay_target = %target, "is down");
     }
+}
+
+/// A link lost its carrier when it was opened, and waits until it is back.
+#[cold]
+pub(crate) fn link_waits(link: &str) {
+    info!(target: LINK, link, "waits for its carrier");
+}
+
+/// A link has waited for its carrier in vain.
+#[cold]
+pub(crate) fn link_has_no_carrier(link: &str) {
+    warn!(target: LINK, link, "has no carrier yet");
 }
 
 #[cold]
@@ -92,6 +111,8 @@ pub(crate) fn link_dead(number: usize, queue: Option<u16>, dead: bool) {
 #[cold]
 pub(crate) fn address_duplicate(host: &str, address: IpAddr, mac: MacAddr) {
     warn!(target: LINK, host, %address, %mac, "somebody else has the address: it is not used");
+    let mend = "so give one of the two another address";
+    warn!(target: NOTICE, "{host}: {address} is not used: {mac} has it on this link, {mend}");
 }
 
 #[cold]
@@ -142,13 +163,40 @@ pub(crate) fn worker_starved(worker: usize, limit: Duration) {
 #[cold]
 pub(crate) fn card(link: &str, what: &str) {
     warn!(target: CARD, link, "{what}");
+    warn!(target: NOTICE, "{link}: {what}");
+}
+
+/// A card delivers hashes of another key or other fields than it says; once a host and worker.
+#[cold]
+pub(crate) fn foreign_hash(host: &str, flow: &str, delivered: u32, ours: u32) {
+    let example = format_args!("({flow}: {delivered:08x}, not {ours:08x})");
+    warn!(target: NOTICE, "{host}: the card's hash is not that of its key and fields {example}, so hashes are computed");
+}
+
+/// Packets come on other queues than the card's table names, and nobody can set it again.
+#[cold]
+pub(crate) fn strays(host: &str) {
+    let what =
+        "packets come on other queues than the card's table names, and are handed over to their workers";
+    warn!(target: NOTICE, "{host}: {what}");
+}
+
+/// The first task of a lane failed: the lane no longer serves.
+#[cold]
+pub(crate) fn lane_failed(host: &str, bucket: u16, failed: &dyn Display) {
+    warn!(target: NOTICE, "host '{host}', lane {bucket}: {failed}");
+}
+
+#[cold]
+pub(crate) fn capture_failed(file: &Path, why: &str) {
+    warn!(target: NOTICE, "capture {}: {why}: it has ended", file.display());
 }
 
 /// A shortage of TCP's memory has begun in a lane, or ended. Beginnings are told at most once a second, ends if the beginning was.
 #[cold]
 pub(crate) fn shortage(host: &str, lane: &Lane, now: Time, shortage: &mut Shortage) {
     let bucket = lane.bucket().0;
-    let (held, bound) = lane.tcp_memory();
+    let (held, bound) = lane.tcp().memory_and_bound();
     shortage.now = !shortage.now;
     if !shortage.now {
         if std::mem::take(&mut shortage.told) {

@@ -86,6 +86,7 @@ pub mod entropy;
 pub mod epair;
 mod error;
 mod events;
+mod flow_records;
 pub mod impair;
 mod kernel;
 mod lane;
@@ -103,13 +104,18 @@ pub mod stats;
 pub mod switch;
 mod task;
 mod tcp;
+mod trust;
 mod udp;
 mod wake;
 pub mod watchdog;
 mod worker_id;
+pub mod written;
+pub mod zone;
 
 pub use block::block_on;
 pub use error::{SocketError, SpawnError, StartError};
+pub use events::NOTICE;
+pub use flow_records::FlowRecords;
 pub use flowlane_rss::{
     Bucket, BucketMap, CardTableError, Flow, HashConfig, HashType, Indirection, Key, Protocol, Rss, Toeplitz,
     UdpFields, Worker, worker_of_queue,
@@ -129,7 +135,6 @@ pub use flowlane_stack::{Connect, IpConfig, SendError, stats as stack_stats, wir
 pub use flowlane_sys::block::OwnedBytes;
 pub use flowlane_sys::frame::Frame;
 pub use kernel::{Arrival, Elsewhere, Io, KernelRow, KernelSockets, KernelStats, KernelUdpRow, Steer};
-pub use lane::FlowRecords;
 pub use link::opening::{Doorbell, OpenLink, OpenWire, Opened, Opening};
 pub use link::pair::{PairConfig, Quirk, Quirks};
 pub use mailbox::{MailError, Mailbox, Mailboxes, NoMailbox};

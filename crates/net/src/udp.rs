@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::packet::IcmpErrorKind;
@@ -14,7 +14,7 @@ use flowlane_stack::udp::{Bind, Datagram, UdpHandle};
 use flowlane_stack::{SendError, Unsent};
 use flowlane_sys::frame::Meta;
 
-use crate::context::LaneRef;
+use crate::context::{LaneRef, budget};
 use crate::error::SocketError;
 use crate::kernel::{Lost, SocketId};
 use crate::lane::SocketHandle;
@@ -131,8 +131,13 @@ impl UdpSocket {
         into: &mut Vec<Datagram>,
         max: usize,
     ) -> Poll<Result<usize, SocketError>> {
+        ready!(budget::poll(cx));
         match self.try_recv_batch(into, max.max(1)) {
             Ok(0) => {}
+            Ok(n) => {
+                (0..n).for_each(|_| budget::spend(0));
+                return Poll::Ready(Ok(n));
+            }
             other => return Poll::Ready(other),
         }
         self.lane.with(|slot, _, _| match self.id {
@@ -247,9 +252,15 @@ impl UdpSocket {
         source: Option<Endpoint>,
         destination: Option<Endpoint>,
     ) -> Result<(), SocketError> {
-        poll_fn(|cx| match self.try_send(payload, source, destination) {
-            Err(SocketError::Send(SendError::Full)) => self.wait_for_room(cx, destination),
-            other => Poll::Ready(other),
+        poll_fn(|cx| {
+            ready!(budget::poll(cx));
+            match self.try_send(payload, source, destination) {
+                Err(SocketError::Send(SendError::Full)) => self.wait_for_room(cx, destination),
+                other => {
+                    budget::spend(payload.len());
+                    Poll::Ready(other)
+                }
+            }
         })
         .await
     }

@@ -67,7 +67,7 @@ fn running_out_of_descriptors_is_told_and_passes() {
     run_out(Io::Epoll);
     match flowlane_sys::kernel::uring::probe() {
         Ok(_) => run_out(Io::Uring),
-        Err(e) => eprintln!("running out of descriptors with io_uring: skipped, because {e}"),
+        Err(e) => flowlane_testnet::skipped(format_args!("skipped, because {e} (its part by io_uring)")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a runtime tells `tracing` of its lanes: their moves, and that they lack memory.
+//! What a runtime tells `tracing` of its lanes: their moves, that they lack memory, and that they failed.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::fmt::{Debug, Write};
@@ -7,16 +7,19 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use flowlane::{
-    Bucket, Host, Interface, Key, MoveError, PairConfig, Rss, Runtime, SocketError, TcpListener, TcpStream,
-    block_on, sleep, spawn,
+    Bucket, Host, Interface, Key, MoveError, NOTICE, PairConfig, Rss, Runtime, SocketError, TcpListener,
+    TcpStream, block_on, current, sleep, spawn,
 };
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Writes every event of `flowlane::lane` down.
+/// Writes every event of `flowlane::lane` down, and every notice.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<String>>>);
+struct Notes {
+    lanes: Arc<Mutex<Vec<String>>>,
+    notices: Arc<Mutex<Vec<String>>>,
+}
 
 struct Line(String);
 
@@ -28,13 +31,14 @@ impl Visit for Line {
 
 impl Subscriber for Notes {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "flowlane::lane"
+        ["flowlane::lane", NOTICE].contains(&metadata.target())
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        let of = if event.metadata().target() == NOTICE { &self.notices } else { &self.lanes };
+        of.lock().unwrap().push(line.0);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -47,7 +51,7 @@ impl Subscriber for Notes {
     fn exit(&self, _: &Id) {}
 }
 
-/// The process has one subscriber, which takes down what both tests do.
+/// The process has one subscriber, which takes down what all tests do.
 fn notes() -> Notes {
     static NOTES: LazyLock<Notes> = LazyLock::new(|| {
         let notes = Notes::default();
@@ -60,7 +64,7 @@ fn notes() -> Notes {
 impl Notes {
     /// What was noted, of moves or of memory.
     fn of(&self, memory: bool) -> Vec<String> {
-        let lines = self.0.lock().unwrap();
+        let lines = self.lanes.lock().unwrap();
         lines.iter().filter(|line| line.contains("memory") == memory).cloned().collect()
     }
 }
@@ -133,6 +137,23 @@ fn a_lack_of_memory_is_told_when_it_begins_and_ends() {
     // More may begin while it is read: each has its end.
     assert!(told().iter().all(|lane| lane.iter().enumerate().all(|(n, short)| *short == (n % 2 == 0))));
     drop(runtime.stop());
+}
+
+/// The program decides what it does with it: the library does not print.
+#[test]
+fn a_lane_that_fails_is_a_notice() {
+    let notes = notes();
+    let mut builder = Runtime::builder().workers(1).pin(false);
+    let main = || async {
+        // After the start, which would fail otherwise.
+        sleep(Duration::from_millis(1)).await;
+        if current().unwrap().bucket.0 == 1 { Err("no luck") } else { Ok(()) }
+    };
+    builder.host(Host::kernel("unlucky", Arc::new(Rss::new(Key::MICROSOFT, 1)), main));
+    assert!(builder.start().unwrap().join().is_err());
+    let notices = notes.notices.lock().unwrap();
+    let ours: Vec<&String> = notices.iter().filter(|line| line.contains("unlucky")).collect();
+    assert_eq!(ours, [" message=host 'unlucky', lane 1: its first task failed: no luck"]);
 }
 
 #[test]

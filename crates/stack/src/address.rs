@@ -1,7 +1,7 @@
 //! Addresses: prefixes, ranges of addresses, and endpoints.
 
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use core::str::FromStr;
 
 /// An address with a prefix length: `10.11.2.1/24` is the address and names its network.
@@ -245,32 +245,48 @@ fn within<T: Ord + Copy>(ranges: &[(T, T)], n: T) -> bool {
     }
 }
 
-/// An address and a port: half the size of a `SocketAddr`, which carries IPv6 scopes that no packet has.
+/// An address and a port, smaller than a `SocketAddr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Endpoint {
     /// The address.
     pub ip: IpAddr,
     /// The port, host byte order.
     pub port: u16,
+    /// The zone of a link-local IPv6 address (RFC 4007): the number of the kernel's interface that it is on, for sockets of the kernel. 0
+    /// elsewhere: no packet has one.
+    pub zone: u32,
 }
 
 impl Endpoint {
     /// An endpoint.
     #[must_use]
     pub const fn new(ip: IpAddr, port: u16) -> Self {
-        Self { ip, port }
+        Self { ip, port, zone: 0 }
+    }
+
+    /// As a packet has it: without a zone.
+    #[must_use]
+    pub const fn without_zone(self) -> Self {
+        Self { zone: 0, ..self }
     }
 }
 
 impl From<SocketAddr> for Endpoint {
     fn from(a: SocketAddr) -> Self {
-        Self { ip: a.ip(), port: a.port() }
+        let zone = match a {
+            SocketAddr::V4(_) => 0,
+            SocketAddr::V6(v6) => v6.scope_id(),
+        };
+        Self { ip: a.ip(), port: a.port(), zone }
     }
 }
 
 impl From<Endpoint> for SocketAddr {
     fn from(e: Endpoint) -> Self {
-        Self::new(e.ip, e.port)
+        match e.ip {
+            IpAddr::V4(ip) => Self::V4(SocketAddrV4::new(ip, e.port)),
+            IpAddr::V6(ip) => Self::V6(SocketAddrV6::new(ip, e.port, 0, e.zone)),
+        }
     }
 }
 
@@ -297,6 +313,17 @@ mod tests {
         {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_endpoint_keeps_its_zone_and_has_none_in_a_packet() {
+        for text in ["10.0.0.1:7", "[fd00::1]:7", "[fe80::1%3]:7"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(SocketAddr::from(Endpoint::from(address)), address);
+            assert_eq!(Endpoint::from(address).to_string(), text);
+            assert_eq!(Endpoint::from(address).without_zone(), Endpoint::new(address.ip(), 7));
+        }
+        assert!(size_of::<Endpoint>() <= 24);
     }
 
     #[test]

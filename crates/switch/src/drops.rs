@@ -1,5 +1,8 @@
 //! Every way in which a frame ends in the switch, by name, and the counters of a port.
 
+use flowlane_sys::figures;
+use flowlane_sys::figures::{Figure, Figures, Kind};
+
 macro_rules! drops {
     ($($(#[doc = $doc:literal])+ $name:ident: $text:literal;)+) => {
         /// Why a frame was not sent on. Counted at the port on which it came, but for [`Drop::AT_EGRESS`].
@@ -98,65 +101,42 @@ impl Drop {
     const COUNT: usize = Drop::ALL.len();
 }
 
-/// What one port counted.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PortCounters {
-    /// Frames that came.
-    pub received: u64,
-    /// Their bytes, tags included.
-    pub received_bytes: u64,
-    /// Frames given to the port to be sent.
-    pub sent: u64,
-    /// Their bytes, tags included.
-    pub sent_bytes: u64,
-    /// Frames that came and went to every port because nobody knows the address.
-    pub flood_unknown: u64,
-    /// Broadcasts that came and went to every port.
-    pub flood_broadcast: u64,
-    /// Frames to a group that came and went to every port.
-    pub flood_multicast: u64,
-    /// Frames that came and went to the listeners of their group.
-    pub snooped: u64,
-    /// Copies made for frames that left by this port.
-    pub copies: u64,
-    /// Copies that went to this port as a mirror.
-    pub mirrored: u64,
-    /// Queries for groups that the switch itself sent by this port.
-    pub queries: u64,
-    /// Addresses learnt here.
-    pub learnt: u64,
-    /// Addresses that moved here from another port.
-    pub moved: u64,
-    /// Moves refused: more than the port may cause in a second.
-    pub moves_refused: u64,
-    /// Addresses not learnt, since the table or the port's share of it is full.
-    pub not_learnt: u64,
-    /// Addresses that were forgotten because nothing came from them for the ageing time.
-    pub aged: u64,
-    drops: [u64; Drop::COUNT],
+figures! {
+    /// What one port counted.
+    pub struct PortCounters {
+        received: count "frames that came";
+        received_bytes: count "bytes of frames that came, tags included";
+        sent: count "frames given to the port to be sent";
+        sent_bytes: count "bytes of frames given to the port, tags included";
+        flood_unknown: count "frames that came and went to every port because nobody knows the address";
+        flood_broadcast: count "broadcasts that came and went to every port";
+        flood_multicast: count "frames to a group that came and went to every port";
+        snooped: count "frames that came and went to the listeners of their group";
+        copies: count "copies made for frames that left by this port";
+        mirrored: count "copies that went to this port as a mirror";
+        queries: count "queries for groups that the switch itself sent by this port";
+        learnt: count "addresses learnt here";
+        moved: count "addresses that moved here from another port";
+        moves_refused: count "moves refused: more than the port may cause in a second";
+        not_learnt: count "addresses not learnt, since the table or the port's share of it is full";
+        aged: count "addresses that were forgotten because nothing came from them for the ageing time";
+        ..
+        /// Frames that ended here, by reason.
+        drops: FrameDrops;
+    }
 }
 
-impl Default for PortCounters {
-    fn default() -> PortCounters {
-        PortCounters {
-            received: 0,
-            received_bytes: 0,
-            sent: 0,
-            sent_bytes: 0,
-            flood_unknown: 0,
-            flood_broadcast: 0,
-            flood_multicast: 0,
-            snooped: 0,
-            copies: 0,
-            mirrored: 0,
-            queries: 0,
-            learnt: 0,
-            moved: 0,
-            moves_refused: 0,
-            not_learnt: 0,
-            aged: 0,
-            drops: [0; Drop::COUNT],
-        }
+/// Frames that ended at a port, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FrameDrops([u64; Drop::COUNT]);
+
+impl Figures for FrameDrops {
+    fn each(&self, f: &mut dyn FnMut(Figure)) {
+        Drop::ALL.iter().zip(self.0).for_each(|(why, n)| f(Figure::count(why.name(), why.words(), n)));
+    }
+
+    fn each_with(&mut self, other: &Self, f: &mut dyn FnMut(Kind, &mut u64, u64)) {
+        self.0.iter_mut().zip(other.0).for_each(|(n, other)| f(Kind::Count, n, other));
     }
 }
 
@@ -164,78 +144,18 @@ impl PortCounters {
     /// Counts `n` frames that ended for a reason.
     #[inline]
     pub fn drop(&mut self, why: Drop, n: u64) {
-        self.drops[why as usize] += n;
+        self.drops.0[why as usize] += n;
     }
 
     /// How many ended for a reason.
     #[must_use]
     pub const fn dropped(&self, why: Drop) -> u64 {
-        self.drops[why as usize]
+        self.drops.0[why as usize]
     }
 
     /// Every reason that happened, with how often.
     pub fn drops(&self) -> impl Iterator<Item = (Drop, u64)> + '_ {
         Drop::ALL.iter().map(|why| (*why, self.dropped(*why))).filter(|(_, n)| *n > 0)
-    }
-
-    /// Adds another worker's counts for the same port.
-    pub fn add(&mut self, other: &PortCounters) {
-        let mut of_other = Vec::new();
-        other.each(&mut |_, n| of_other.push(n));
-        let mut of_other = of_other.into_iter();
-        self.each_mut(&mut |n| *n += of_other.next().unwrap_or_default());
-        for (mine, other) in self.drops.iter_mut().zip(other.drops) {
-            *mine += other;
-        }
-    }
-
-    /// Calls `f` with the name and value of every counter but the drops.
-    pub fn each(&self, f: &mut dyn FnMut(&'static str, u64)) {
-        let mut copy = self.clone();
-        let mut names = Self::NAMES.iter();
-        copy.each_mut(&mut |n| f(names.next().copied().unwrap_or_default(), *n));
-    }
-
-    const NAMES: &'static [&'static str] = &[
-        "received",
-        "received-bytes",
-        "sent",
-        "sent-bytes",
-        "flood-unknown",
-        "flood-broadcast",
-        "flood-multicast",
-        "snooped",
-        "copies",
-        "mirrored",
-        "queries",
-        "learnt",
-        "moved",
-        "moves-refused",
-        "not-learnt",
-        "aged",
-    ];
-
-    fn each_mut(&mut self, f: &mut dyn FnMut(&mut u64)) {
-        for n in [
-            &mut self.received,
-            &mut self.received_bytes,
-            &mut self.sent,
-            &mut self.sent_bytes,
-            &mut self.flood_unknown,
-            &mut self.flood_broadcast,
-            &mut self.flood_multicast,
-            &mut self.snooped,
-            &mut self.copies,
-            &mut self.mirrored,
-            &mut self.queries,
-            &mut self.learnt,
-            &mut self.moved,
-            &mut self.moves_refused,
-            &mut self.not_learnt,
-            &mut self.aged,
-        ] {
-            f(n);
-        }
     }
 }
 
@@ -251,9 +171,9 @@ mod tests {
         b.drop(Drop::QueueFull, 1);
         a.add(&b);
         let mut seen = Vec::new();
-        a.each(&mut |name, n| seen.push((name, n)));
+        a.each(&mut |figure| seen.push((figure.name, figure.value)));
         seen.retain(|(_, n)| *n > 0);
-        assert_eq!(seen, [("received", 11), ("copies", 7), ("aged", 5)]);
+        assert_eq!(seen, [("received", 11), ("copies", 7), ("aged", 5), ("queue-full", 3)]);
         assert_eq!(a.drops().collect::<Vec<_>>(), [(Drop::QueueFull, 3)]);
         assert!(Drop::ALL.iter().all(|d| Drop::ALL.iter().filter(|e| e.name() == d.name()).count() == 1));
     }

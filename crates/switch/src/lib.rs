@@ -33,7 +33,7 @@ pub mod storm;
 pub mod table;
 
 pub use config::{Change, Config, ConfigError};
-pub use drops::{Drop, PortCounters};
+pub use drops::{Drop, FrameDrops, PortCounters};
 pub use path::{Event, News, Output, Switch};
 pub use ports::{MAX_PORTS, PortId, PortSet};
 pub use seed::Seed;

@@ -2,6 +2,8 @@
 //! An allocation inside the closure ends the test process.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[allow(dead_code, reason = "each program, and the fuzz target, uses a part")]
+#[path = "switch/common/mod.rs"]
 mod common;
 
 use std::time::Duration;

@@ -13,6 +13,7 @@
 //! * [`toeplitz`] and [`checksum`]: vector forms of the RSS hash and of the Internet checksum's sum.
 //! * [`ticks`]: a counter of the processor, to compare times with.
 //! * [`prefetch`]: prefetching memory; [`heap`]: returning free memory to the system, and counting it.
+//! * [`mod@figures`]: how counted numbers are declared, in every crate.
 //!
 //! Set-up: [`netdev`] (interfaces), [`netns`], [`affinity`], [`privilege`], and [`error`] for what can go wrong.
 //!
@@ -27,6 +28,7 @@ pub mod caught;
 pub mod checksum;
 pub mod doorbell;
 pub mod error;
+pub mod figures;
 pub mod frame;
 pub mod heap;
 #[cfg(not(loom))]
@@ -36,6 +38,8 @@ pub mod locked;
 pub mod mmsg;
 pub mod netdev;
 pub mod netns;
+#[cfg_attr(loom, allow(dead_code, reason = "links are left out"))]
+mod numa;
 #[cfg(not(loom))]
 pub mod packet;
 #[cfg(not(loom))]
@@ -65,11 +69,10 @@ pub mod words;
 #[cfg(not(loom))]
 pub mod xdp;
 
-/// Says past libtest, which keeps what a test that passes prints, that the calling test does not run here: "skipped, because ...".
+/// Tests that do not run here say so past libtest and are counted. The crate that has this depends on this one.
 #[cfg(test)]
-fn skipped(line: &str) {
-    let thread = std::thread::current();
-    let line = format!("{}: {line}\n", thread.name().unwrap_or("test"));
-    // Nobody may read it.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-}
+#[path = "../../testnet/src/skipped.rs"]
+#[allow(unreachable_pub, dead_code, reason = "is public where it lives")]
+mod skips;
+#[cfg(test)]
+use skips::skipped;

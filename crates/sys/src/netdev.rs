@@ -3,6 +3,10 @@
 //! All functions work in the network namespace of the calling thread. Reading needs no privilege; changing needs `CAP_NET_ADMIN` there.
 
 pub mod card;
+pub mod counters;
+mod genl;
+mod names;
+pub mod queues;
 pub mod settings;
 pub mod watch;
 
@@ -68,22 +72,6 @@ fn control(family: c_int) -> Result<OwnedFd> {
 }
 
 impl Interface {
-    /// The interface called `name`.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchInterface`].
-    pub fn find(name: &str) -> Result<Self> {
-        let mut request = request(name)?;
-        let socket = control(libc::AF_INET)?;
-        // SAFETY: SIOCGIFINDEX reads the name and writes the index, both inside the request.
-        if unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut request) } < 0 {
-            return Err(Error::NoSuchInterface { name: name.to_owned() });
-        }
-        // SAFETY: the kernel wrote this member of the union.
-        let index = unsafe { request.ifr_ifru.ifru_ifindex };
-        Ok(Self { name: name.to_owned(), index: index as u32 })
-    }
-
     /// The interface's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -243,6 +231,17 @@ impl Interface {
             }
             _ => Err(Error::Invalid(format!("{address}/{prefix}: the prefix is longer than the address"))),
         }
+    }
+
+    /// Sets how many packets wait in each of its transmit queues (`txqueuelen`). Of a TAP interface: packets that its program has not read.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn set_transmit_queue(&self, packets: u32) -> Result<()> {
+        let length = c_int::try_from(packets).unwrap_or(c_int::MAX);
+        // SAFETY: SIOCSIFTXQLEN reads one number, which is a member of the union.
+        unsafe { self.ioctl(libc::SIOCSIFTXQLEN, "setting its queue", |r| r.ifr_ifru.ifru_metric = length) }
+            .map(drop)
     }
 
     /// An `ETHTOOL_*` command with its argument block, the command first.

@@ -182,7 +182,9 @@ mod tests {
     fn the_kernel_counts_for_this_thread_alone() {
         let counter = match Counter::of_this_thread(Event::TaskClock) {
             Ok(counter) => counter,
-            Err(e) => return crate::skipped(&format!("skipped, because perf events are refused here: {e}")),
+            Err(e) => {
+                return crate::skipped(format_args!("skipped, because perf events are refused here: {e}"));
+            }
         };
         let first = counter.read().unwrap();
         std::thread::spawn(|| (0..1000u64).fold(0u64, |a, b| std::hint::black_box(a ^ b))).join().unwrap();
@@ -194,7 +196,7 @@ mod tests {
         for event in Event::HARDWARE {
             match Counter::of_this_thread(event) {
                 Ok(counter) => assert!(counter.read().is_ok()),
-                Err(e) => crate::skipped(&format!("skipped, because {event:?} is not counted here: {e}")),
+                Err(e) => crate::skipped(format_args!("skipped, because {event:?} is not counted here: {e}")),
             }
         }
     }

@@ -180,12 +180,12 @@ mod tests {
             }
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr);
-                crate::skipped(&format!(
+                crate::skipped(format_args!(
                     "skipped, because nobody cannot run this with CAP_NET_ADMIN: {}",
                     why.trim()
                 ));
             }
-            Err(e) => crate::skipped(&format!("skipped, because there is no setpriv: {e}")),
+            Err(e) => crate::skipped(format_args!("skipped, because there is no setpriv: {e}")),
         }
     }
 

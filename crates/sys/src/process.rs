@@ -93,7 +93,7 @@ mod tests {
                 socket.recv(&mut [0; 9]).unwrap();
                 assert!(incoming_cpu(pid, socket.as_raw_fd()).unwrap().is_some());
             }
-            Err(e) => crate::skipped(&format!("skipped, because sockets cannot be looked at here: {e}")),
+            Err(e) => crate::skipped(format_args!("skipped, because sockets cannot be looked at here: {e}")),
         }
         assert!(incoming_cpu(pid, -1).is_err() && incoming_cpu(u32::MAX, 0).is_err());
         assert!(own_time() < 1 << 40);

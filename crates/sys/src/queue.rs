@@ -46,59 +46,84 @@ pub trait Queue: Send {
     /// Counters since opening, including the kernel's.
     fn stats(&self) -> QueueStats;
 
+    /// Where the frames are that the other side has of this queue; `None` for links that take packets by copying them.
+    fn outstanding(&self) -> Option<Outstanding> {
+        None
+    }
+
     /// How often each fault that the link makes on purpose happened, in the link's own order; `None` for links that make none.
     fn quirks(&self) -> Option<&[u64]> {
         None
     }
 }
 
-macro_rules! queue_stats {
-    ($($(#[doc = $doc:literal])+ $field:ident: $name:literal;)+) => {
-        /// Counters of one queue pair since it was opened.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct QueueStats {
-            $($(#[doc = $doc])+ pub $field: u64,)+
-        }
-
-        impl QueueStats {
-            /// What each counter is, in words, in the order of [`QueueStats::each`].
-            pub const WORDS: &'static [&'static str] = &[$(concat!($($doc),+)),+];
-
-
-            /// Calls `f` with the name of every counter, lower case and joined by hyphens, and its value.
-            pub fn each(&self, f: &mut dyn FnMut(&'static str, u64)) {
-                $(f($name, self.$field);)+
-            }
-        }
-    };
+crate::figures! {
+    /// Counters of one queue pair since it was opened.
+    pub struct QueueStats {
+        rx_frames: count "packets received";
+        rx_bytes: count "bytes received";
+        rx_no_frame: count "times that there was no free frame for a packet. AF_XDP has lost it then; in AF_PACKET's ring and in a TAP \
+            interface it waits, and is lost only if they fill";
+        rx_ring_full: count "packets lost because the receive ring was full, as far as the link reports it; a TAP interface does not";
+        rx_bad: count "packets that could not be delivered: too long for a slot or frame, cut short, or senseless";
+        rx_unfinished: count "packets whose transport checksum the sender left to hardware that was never reached, and which were taken for \
+            that: on links that do not mark them (AF_XDP in generic mode or on a veth). They are not lost";
+        tx_frames: count "packets sent";
+        tx_bytes: count "bytes sent";
+        tx_failed: count "packets refused for good: empty, too long, of another memory, chained where no chains are taken, or refused by the \
+            kernel or a device that is down";
+        tx_far_full: count "packets that found the far side's receive queue full, for links that see the far side";
+        system_calls: count "system calls made for this queue";
+    }
 }
 
-queue_stats! {
-    /// Packets received.
-    rx_frames: "rx-frames";
-    /// Bytes received.
-    rx_bytes: "rx-bytes";
-    /// Times that there was no free frame for a packet. AF_XDP has lost it then; in AF_PACKET's ring and in a TAP
-    /// interface it waits, and is lost only if they fill.
-    rx_no_frame: "rx-no-frame";
-    /// Packets lost because the receive ring was full, as far as the link reports it; a TAP interface does not.
-    rx_ring_full: "rx-ring-full";
-    /// Packets that could not be delivered: too long for a slot or frame, cut short, or senseless.
-    rx_bad: "rx-bad";
-    /// Packets whose transport checksum the sender left to hardware that was never reached, and which were taken for that: on
-    /// links that do not mark them (AF_XDP in generic mode or on a veth). They are not lost.
-    rx_unfinished: "rx-unfinished";
-    /// Packets sent.
-    tx_frames: "tx-frames";
-    /// Bytes sent.
-    tx_bytes: "tx-bytes";
-    /// Packets refused for good: empty, too long, of another memory, chained where no chains are taken, or refused by
-    /// the kernel or a device that is down.
-    tx_failed: "tx-failed";
-    /// Packets that found the far side's receive queue full, for links that see the far side.
-    tx_far_full: "tx-far-full";
-    /// System calls made for this queue.
-    system_calls: "system-calls";
+/// Frames of one queue pair in the hands of kernel and card, by where they are. Each frame is in one of these places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outstanding {
+    /// In the fill ring: the driver has not taken them yet.
+    pub posted: u64,
+    /// With the driver, for packets that will come.
+    pub receiving: u64,
+    /// In the receive ring: packets that have come.
+    pub received: u64,
+    /// In the transmit ring: the driver has not taken them yet.
+    pub queued: u64,
+    /// With the driver, being sent.
+    pub sending: u64,
+    /// In the completion ring: sent, and about to be free.
+    pub sent: u64,
+}
+
+impl Outstanding {
+    /// Names of the places, in the order of [`Self::values`].
+    pub const NAMES: [&'static str; 6] = ["posted", "receiving", "received", "queued", "sending", "sent"];
+
+    /// Sorts `held` frames, of which `filled` were given for receiving, by what the rings hold. The kernel goes on while they are looked at, so
+    /// the rings are believed only as far as there are frames: the places always add up to `held`.
+    #[must_use]
+    pub fn of(held: u64, filled: u64, [fill, receive, transmit, completion]: [u32; 4]) -> Self {
+        let filled = filled.min(held);
+        let received = u64::from(receive).min(filled);
+        let posted = u64::from(fill).min(filled - received);
+        let given = held - filled;
+        let sent = u64::from(completion).min(given);
+        let queued = u64::from(transmit).min(given - sent);
+        let (receiving, sending) = (filled - received - posted, given - sent - queued);
+        Self { posted, receiving, received, queued, sending, sent }
+    }
+
+    /// The numbers of frames.
+    #[must_use]
+    pub fn values(&self) -> [u64; 6] {
+        let Self { posted, receiving, received, queued, sending, sent } = *self;
+        [posted, receiving, received, queued, sending, sent]
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.values().iter().sum()
+    }
 }
 
 /// Has the kernel send what the transmit ring of this socket holds, without waiting. The number of its error, if there is one.
@@ -161,5 +186,22 @@ pub(crate) fn transmit_in_order<Q: Queue>(
         }
         frames.drain(..1);
         done += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Outstanding;
+
+    #[test]
+    fn every_frame_is_in_one_place() {
+        let all = Outstanding::of(2100, 2048, [2000, 8, 30, 2]);
+        assert_eq!(all.values(), [2000, 40, 8, 30, 20, 2]);
+        assert_eq!(all.total(), 2100);
+        // The kernel went on while the rings were looked at: a frame seen in two rings counts once.
+        for rings in [[2048, 2048, 52, 52], [u32::MAX; 4], [0; 4]] {
+            assert_eq!(Outstanding::of(2100, 2048, rings).total(), 2100, "{rings:?}");
+        }
+        assert_eq!(Outstanding::of(5, 9, [9, 0, 0, 0]).values(), [5, 0, 0, 0, 0, 0]);
     }
 }

@@ -24,12 +24,14 @@ mod card;
 mod namespace;
 mod program;
 mod scratch;
+mod skipped;
 mod tagged;
 
 pub use card::{Card, CardConfig, Hook, MICROSOFT_KEY};
 pub use namespace::Namespace;
 pub use program::{Ended, PATIENCE, Program, eventually, free_port};
 pub use scratch::Scratch;
+pub use skipped::{skipped, summary as what_was_skipped};
 pub use tagged::Tagged;
 
 use flowlane_sys::privilege;
@@ -85,16 +87,6 @@ pub fn ip(arguments: &str) -> Result<(), Error> {
     }
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     Err(Error::Ip { arguments: arguments.to_owned(), said })
-}
-
-/// Prints that the calling test does not run here, and why: a line that begins "skipped, because".
-///
-/// libtest keeps to itself what a test that passes prints. This is written past it, so that `cargo test` shows it.
-pub fn skipped(line: impl std::fmt::Display) {
-    let thread = std::thread::current();
-    let line = format!("{}: {line}\n", thread.name().unwrap_or("test"));
-    // Nobody may read it.
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
 }
 
 /// Whether namespaces and cards can be made here.

@@ -28,6 +28,9 @@ use crate::stdout;
 /// Interval between looks for ^C while a command runs.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Bounds that are further apart than this factor are not shown.
+const TOO_WIDE: f64 = 4.0;
+
 /// Time for a command to end in order after ^C.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -234,8 +237,13 @@ impl Compare {
         }
         let Judged { pairs, a, b, ratio, bounds: Bounds { low, high }, could_see, verdict } = judged;
         writeln!(out, "A {a:.1}, B {b:.1} (geometric means of {pairs} pairs)")?;
-        writeln!(out, "B / A {ratio:.4}, between {low:.4} and {high:.4} ({} %)", confidence * 100.0)?;
-        writeln!(out, "smallest effect that could have been seen: {:.2} %", could_see * 100.0)?;
+        // Bounds that are factors apart say nothing but that there are too few pairs.
+        if high / low > TOO_WIDE && matches!(verdict, Verdict::Undecided | Verdict::Interrupted) {
+            writeln!(out, "B / A {ratio:.4}; pairs differ too much for bounds by so few of them")?;
+        } else {
+            writeln!(out, "B / A {ratio:.4}, between {low:.4} and {high:.4} ({} %)", confidence * 100.0)?;
+            writeln!(out, "smallest effect that could have been seen: {:.2} %", could_see * 100.0)?;
+        }
         let better = if worse { "worse" } else { "better" };
         let smallest = self.smallest * 100.0;
         let words = match verdict {

@@ -4,6 +4,7 @@
 
 use super::instance;
 use crate::stdout;
+use crate::terminal::is_dumb;
 use crate::units;
 use anyhow::{bail, ensure};
 use clap::{Subcommand, ValueEnum};
@@ -101,7 +102,7 @@ impl Show {
             bail!("--watch: must be at least 10ms");
         }
         let path = self.control.clone().map_or_else(instance::only, Ok)?;
-        let clear = self.watch.is_some() && !self.json && io::stdout().is_terminal();
+        let clear = self.watch.is_some() && !self.json && io::stdout().is_terminal() && !is_dumb();
         loop {
             let mut view: FlowsView = control::get(&path, &format!("/v1/flows?n={}", self.number))?;
             ensure!(view.version == control::VERSION, "the instance speaks version {}", view.version);
@@ -115,7 +116,7 @@ impl Show {
                 writeln!(out, "{}", serde_json::to_string(&view)?)?;
             } else {
                 if clear {
-                    write!(out, "\x1b[H\x1b[2J")?;
+                    out.clear()?;
                 }
                 text(&mut out, &view, self.by)?;
             }
@@ -184,6 +185,9 @@ fn text(out: &mut impl Write, view: &FlowsView, by: By) -> io::Result<()> {
     writeln!(out, "a flow that is not listed has at most {} {}", short(elsewhere), by.name())?;
     if view.silent_lanes > 0 {
         writeln!(out, "lanes that did not answer, and are left out: {}", view.silent_lanes)?;
+    }
+    if flows.iter().any(|row| row.by_kernel) {
+        writeln!(out, "kernel sockets tell bytes of data, without headers")?;
     }
     writeln!(
         out,

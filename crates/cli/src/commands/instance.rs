@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// # Errors
 /// There is no instance, or there are several; the error lists them.
 pub(super) fn only() -> anyhow::Result<PathBuf> {
-    let mut found = control::instances();
+    let mut found = control::find_runtimes()?;
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => bail!("no instance of this user answers: start one with --control, or name its socket here"),

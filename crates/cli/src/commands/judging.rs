@@ -1,6 +1,6 @@
 //! What `compare` and `load compare` have in common: the options that say what counts as a difference.
 
-use flowlane_load::report::compare::{Metric, Wish};
+use flowlane_load::report::compare::{CompareOptions, Metric};
 
 /// Largest report, or output of a command, that is read, bytes; usual reports have some hundred kilobytes.
 pub(super) const LARGEST: u64 = 256 << 20;
@@ -25,8 +25,13 @@ pub(super) struct Judging {
 
 impl Judging {
     /// What a comparison is to show.
-    pub(super) fn wish(&self) -> Wish {
-        Wish { confidence: self.confidence, neglect: self.neglect, seed: self.seed, ..Wish::default() }
+    pub(super) fn wish(&self) -> CompareOptions {
+        CompareOptions {
+            confidence: self.confidence,
+            neglect: self.neglect,
+            seed: self.seed,
+            ..CompareOptions::default()
+        }
     }
 }
 

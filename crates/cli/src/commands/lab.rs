@@ -11,9 +11,9 @@
 //! are not touched.
 
 use crate::exit::Missed;
+use crate::lab_card;
 use crate::stdout;
 use anyhow::bail;
-use flowlane_rss::{Key, Rss, Worker};
 use flowlane_sys::bpf::steer::SteeringRules;
 use flowlane_sys::privilege;
 use flowlane_sys::words::counted;
@@ -126,8 +126,8 @@ impl Named {
     }
 
     fn up(&self, queues: u32) -> anyhow::Result<()> {
-        if !(1..=16).contains(&queues) {
-            bail!("--queues {queues}: must be from 1 to 16");
+        if !(1..=lab_card::MOST_QUEUES).contains(&queues) {
+            bail!("--queues {queues}: must be from 1 to {}", lab_card::MOST_QUEUES);
         }
         match self.state() {
             State::Up { queues: there } if there == queues => return Ok(self.explain(queues)?),
@@ -137,11 +137,6 @@ impl Named {
             State::Half => self.remove()?,
             State::Absent => {}
         }
-        let rss = Rss::new(Key::MICROSOFT, queues as usize);
-        let queue = |bucket: &flowlane_rss::Bucket| {
-            let Worker(worker) = rss.buckets.worker_of(*bucket);
-            worker
-        };
         let config = CardConfig {
             near: None,
             far: self.name.clone(),
@@ -151,14 +146,16 @@ impl Named {
             addresses: vec![(IpAddr::from(FAR_V4), 24), (IpAddr::from(FAR_V6), 64)],
             mtu: 1500,
             rules: SteeringRules {
-                key: Key::MICROSOFT.as_bytes().to_vec(),
-                table: rss.table.slots().iter().map(queue).collect(),
+                key: lab_card::KEY.as_bytes().to_vec(),
+                table: lab_card::table(queues),
                 udp_ports: true,
             },
             lasting: true,
             hook: Hook::Best,
         };
-        Card::new(&config)?.keep();
+        let card = Card::new(&config)?;
+        ip(&format!("link set {} alias {}", self.near(), lab_card::alias(queues)))?;
+        card.keep();
         Ok(self.explain(queues)?)
     }
 
@@ -180,6 +177,10 @@ impl Named {
         writeln!(out, "  ip netns exec {name} ping -c 3 10.11.2.1")?;
         writeln!(out, "  ip netns exec {name} ping -c 3 fd00:11:2::1")?;
         writeln!(out, "  echo hello | ip netns exec {name} nc -u -w 1 10.11.2.1 8080\n")?;
+        writeln!(out, "What the card does with packets:")?;
+        writeln!(out, "  flowlane rss show {near}")?;
+        writeln!(out, "  flowlane rss why {v4}:5000 10.11.2.1:8080 {near} --udp")?;
+        writeln!(out, "  flowlane rss check {near}                  (while packets come)\n")?;
         let other = if name == "flowlane" { String::new() } else { format!(" --name {name}") };
         writeln!(out, "In the end:\n  flowlane lab down{other}")
     }

@@ -96,8 +96,8 @@ struct Row {
     worker: usize,
     /// Share of a processor, 0 to 1; `None` for a lane that is not in the first report.
     load: Option<f64>,
-    connections: usize,
-    sockets: usize,
+    connections: u64,
+    sockets: u64,
     moves: u64,
 }
 
@@ -142,20 +142,22 @@ fn rows(before: &ReportView, now: &ReportView) -> Vec<Row> {
         }
         all
     };
-    let busy: HashMap<(String, u16), u64> =
-        lanes(before).into_iter().map(|(host, _, lane)| ((host, lane.bucket), lane.busy_nanos)).collect();
+    let busy: HashMap<(String, u16), u64> = lanes(before)
+        .into_iter()
+        .map(|(host, _, lane)| ((host, lane.bucket), lane.counts.busy_nanos))
+        .collect();
     let mut rows: Vec<Row> = lanes(now)
         .into_iter()
         .map(|(host, worker, lane)| Row {
             load: busy
                 .get(&(host.clone(), lane.bucket))
-                .map(|was| lane.busy_nanos.saturating_sub(*was) as f64 / passed),
+                .map(|was| lane.counts.busy_nanos.saturating_sub(*was) as f64 / passed),
             host,
             bucket: lane.bucket,
             worker,
-            connections: lane.connections,
-            sockets: lane.sockets,
-            moves: lane.moves,
+            connections: lane.counts.connections,
+            sockets: lane.counts.sockets,
+            moves: lane.counts.moves,
         })
         .collect();
     rows.sort_by(|a, b| (&a.host, a.bucket).cmp(&(&b.host, b.bucket)));

@@ -1,4 +1,5 @@
-//! The files of a flow log: `flows.parquet` becomes `flows-0001.parquet`, `flows-0002.parquet`, ...
+//! The files of a flow log: `flows.parquet` becomes `flows-0001.parquet`, `flows-0002.parquet`, ... Where one is enough for a run, and is the
+//! first, it gets the name `flows.parquet` at the end.
 //!
 //! A Parquet file can be read only when its footer is written, so a file grows under the name `flows-0001.parquet.part` and gets its own when
 //! it is whole: whatever ends with `.parquet` can be read at any time, and what a killed process leaves is a `.part`, which cannot. Numbers go
@@ -89,6 +90,14 @@ impl Target {
             next = next.max(number.map_or(0, |n| n.saturating_add(1)));
         }
         Ok(next)
+    }
+
+    /// Gives the only file of a run the name that was asked for, unless there is another of that name. `first`: its number.
+    pub(super) fn name_only(&self, first: u32) {
+        if first == 1 {
+            // The numbered name does as well.
+            let _ = rename_new(&self.named(first), &self.path);
+        }
     }
 
     fn named(&self, number: u32) -> PathBuf {

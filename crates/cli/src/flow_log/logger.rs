@@ -72,11 +72,15 @@ impl FlowLog {
             done: Logged::default(),
         };
         logger.begin()?;
+        let first = logger.number - 1;
         let run = move || {
             while matches!(stopped.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
                 logger.turn(false);
             }
             logger.turn(true);
+            if logger.done.files == 1 {
+                logger.target.name_only(first);
+            }
             logger.done
         };
         let thread = thread::Builder::new().name("flowlane-flow-log".into()).spawn(run)?;

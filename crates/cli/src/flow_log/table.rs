@@ -1,6 +1,6 @@
 //! Records as columns of Parquet: rows wait here until there are enough for a row group.
 //!
-//! All columns are plain: no nesting, and only `vlan` may be null. The *source* is the end that opened the connection, as in the IPFIX
+//! All columns are plain: no nesting, and what is not known is null. The *source* is the end that opened the connection, as in the IPFIX
 //! records. Times are nanoseconds since 1970, UTC. Addresses are text, as people and programs compare them; a dictionary keeps them small.
 
 use std::fs::File;
@@ -28,12 +28,14 @@ const SCHEMA: &str = "message connection {
     optional int32 vlan (INTEGER(16, false));
     required binary ended (UTF8);
     required int64 source_packets (INTEGER(64, false));
-    required int64 source_octets (INTEGER(64, false));
+    optional int64 source_octets (INTEGER(64, false));
     required int64 source_bytes (INTEGER(64, false));
     required int64 destination_packets (INTEGER(64, false));
-    required int64 destination_octets (INTEGER(64, false));
+    optional int64 destination_octets (INTEGER(64, false));
     required int64 destination_bytes (INTEGER(64, false));
     required int64 retransmitted_by_us (INTEGER(64, false));
+    optional int64 rtt_ns (INTEGER(64, false));
+    required int32 lane (INTEGER(16, false));
 }";
 
 /// Bytes of a row at most: its values, two addresses as text, and as much again in dictionaries.
@@ -149,7 +151,6 @@ fn column<T: DataType>(
 fn columns(group: &mut SerializedRowGroupWriter<'_, File>, rows: &[Row]) -> Result<(), ParquetError> {
     // The initiator's first.
     let ends = |row: &Row| initiator_first(row.record.active, row.record.local, row.record.remote);
-    let totals = |row: &Row| initiator_first(row.record.active, row.record.sent, row.record.received);
     let numbers = |f: &dyn Fn(&Row) -> i64| rows.iter().map(f).collect::<Vec<_>>();
     let small = |f: &dyn Fn(&Row) -> i32| rows.iter().map(f).collect::<Vec<_>>();
     let texts = |f: &dyn Fn(&Row) -> String| {
@@ -167,14 +168,27 @@ fn columns(group: &mut SerializedRowGroupWriter<'_, File>, rows: &[Row]) -> Resu
     let tagged: Vec<i16> = rows.iter().map(|row| i16::from(row.record.vlan.is_some())).collect();
     column::<Int32Type>(group, &vlans, Some(&tagged))?;
     column::<ByteArrayType>(group, &texts(&|row| row.record.end.name().to_owned()), None)?;
-    let each: [fn(&FlowTotals) -> u64; 3] = [|t| t.segments, |t| t.octets, |t| t.bytes];
-    for count in each {
-        column::<Int64Type>(group, &numbers(&|row| count(&totals(row).0) as i64), None)?;
+    // A socket of the kernel tells no headers, and so no octets of IP.
+    let told: Vec<i16> = rows.iter().map(|row| i16::from(!row.record.by_kernel)).collect();
+    let ends: [fn(&Row) -> FlowTotals; 2] = [|row| totals(row).0, |row| totals(row).1];
+    for end in ends {
+        column::<Int64Type>(group, &numbers(&|row| end(row).segments as i64), None)?;
+        let ours = rows.iter().filter(|row| !row.record.by_kernel);
+        let octets: Vec<i64> = ours.map(|row| end(row).octets as i64).collect();
+        column::<Int64Type>(group, &octets, Some(&told))?;
+        column::<Int64Type>(group, &numbers(&|row| end(row).bytes as i64), None)?;
     }
-    for count in each {
-        column::<Int64Type>(group, &numbers(&|row| count(&totals(row).1) as i64), None)?;
-    }
-    column::<Int64Type>(group, &numbers(&|row| row.record.retransmitted.into()), None)
+    column::<Int64Type>(group, &numbers(&|row| row.record.retransmitted.into()), None)?;
+    let times: Vec<i64> =
+        rows.iter().filter_map(|row| row.record.rtt.map(|rtt| rtt.as_nanos() as i64)).collect();
+    let measured: Vec<i16> = rows.iter().map(|row| i16::from(row.record.rtt.is_some())).collect();
+    column::<Int64Type>(group, &times, Some(&measured))?;
+    column::<Int32Type>(group, &small(&|row| row.record.bucket.into()), None)
+}
+
+/// What the initiator sent, and what was sent to it.
+fn totals(row: &Row) -> (FlowTotals, FlowTotals) {
+    initiator_first(row.record.active, row.record.sent, row.record.received)
 }
 
 /// `active`: we opened the connection.

@@ -119,6 +119,20 @@ fn records_are_read_back_and_nothing_is_overwritten() {
     assert!(bytes_in(&dir, "flows-0008.parquet").is_empty());
 }
 
+/// One file has the name that was asked for; a second run does not overwrite it.
+#[test]
+fn a_single_file_has_the_name_that_was_given() {
+    let dir = Dir::new("single");
+    for (names, n) in [(vec!["flows.parquet"], 3), (vec!["flows-0001.parquet", "flows.parquet"], 5)] {
+        let queue = FlowLog::queue();
+        let log = FlowLog::start(queue.clone(), &dir.target(",every=1h"), Time::ZERO).unwrap();
+        connect(&queue, n);
+        assert_eq!(log.end(0), Logged { written: n as u64, files: 1, ..Logged::default() });
+        assert_eq!(dir.names(), names);
+    }
+    assert_eq!(bytes_in(&dir, "flows.parquet").len(), 3);
+}
+
 /// pyarrow, which nobody here wrote, reads the same: column names and types, and sums.
 #[test]
 fn pyarrow_reads_them() {
@@ -141,13 +155,14 @@ print(t.num_rows, sum(t['source_bytes'].to_pylist()), set(t['ended'].to_pylist()
 print(*(f'{f.name}:{f.type}' for f in t.schema), sep=' ')
 s, e = (t[name].cast('int64').to_pylist() for name in ('start', 'end'))
 print(all(a <= b for a, b in zip(s, e)), s[0] > 1_700_000_000 * 10**9)";
-    let output = run(script, dir.0.join("flows-0001.parquet").to_str().unwrap()).unwrap();
+    let output = run(script, dir.0.join("flows.parquet").to_str().unwrap()).unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let wanted = "40 780 {'closed'} 40
 start:timestamp[ns, tz=UTC] end:timestamp[ns, tz=UTC] source_address:string source_port:uint16 \
 destination_address:string destination_port:uint16 protocol:uint8 opened_by_us:bool vlan:uint16 ended:string \
 source_packets:uint64 source_octets:uint64 source_bytes:uint64 destination_packets:uint64 destination_octets:uint64 \
-destination_bytes:uint64 retransmitted_by_us:uint64
+destination_bytes:uint64 retransmitted_by_us:uint64 \
+rtt_ns:uint64 lane:uint16
 True True
 ";
     assert_eq!(text, wanted, "{}", String::from_utf8_lossy(&output.stderr));

@@ -30,11 +30,20 @@ const OPTION_FIELDS: [(u16, u16); 3] = [
     (36, 2),  // flowActiveTimeout
     (37, 2),  // flowIdleTimeout
 ];
-/// Templates of records with IPv4 and with IPv6 addresses.
-const TEMPLATES: [u16; 2] = [256, 257];
+/// Templates of records with IPv4 and with IPv6 addresses, and the same of kernel sockets, without [`OCTETS`].
+const TEMPLATES: [u16; 4] = [256, 257, 259, 260];
 
-/// Information elements of a record and their lengths in bytes, by template.
+/// Information elements of a record and their lengths in bytes, by address family.
 const FIELDS: [[(u16, u16); 16]; 2] = [fields(8, 12, 4), fields(27, 28, 16)];
+
+/// Bytes of IP packets both ways, which a kernel socket does not tell.
+const OCTETS: [u16; 2] = [1, REVERSE | 1];
+
+/// The elements of a template, in order.
+fn fields_of(template: usize) -> impl Iterator<Item = (u16, u16)> {
+    let fields = FIELDS[template % 2].iter().copied();
+    fields.filter(move |(element, _)| template < 2 || !OCTETS.contains(element))
+}
 
 /// Elements of the reverse direction have the number of the forward one and this bit, for an enterprise number follows.
 const REVERSE: u16 = 1 << 15;
@@ -79,6 +88,8 @@ pub(super) struct Record {
     reason: u8,
     /// 0 for none.
     vlan: u16,
+    /// Of a kernel socket.
+    by_kernel: bool,
     initiator: FlowTotals,
     responder: FlowTotals,
 }
@@ -90,7 +101,8 @@ impl Record {
         let (initiator, responder) = initiator_first(record.active, record.sent, record.received);
         let (reason, vlan) = (reason(record.end), record.vlan.unwrap_or(0));
         let protocol = record.protocol.0;
-        Self { source, destination, began, ended, protocol, reason, vlan, initiator, responder }
+        let by_kernel = record.by_kernel;
+        Self { source, destination, began, ended, protocol, reason, vlan, by_kernel, initiator, responder }
     }
 }
 
@@ -152,12 +164,12 @@ impl Message {
 
     fn put_templates(&mut self) {
         let begin = self.begin_set(TEMPLATE_SET);
-        for (template, fields) in TEMPLATES.iter().zip(&FIELDS) {
+        for (i, template) in TEMPLATES.iter().enumerate() {
             self.put16(*template);
-            self.put16(fields.len() as u16);
-            for (element, length) in fields {
-                self.put16(*element);
-                self.put16(*length);
+            self.put16(fields_of(i).count() as u16);
+            for (element, length) in fields_of(i) {
+                self.put16(element);
+                self.put16(length);
                 if element & REVERSE != 0 {
                     self.bytes.extend(REVERSE_NUMBER.to_be_bytes());
                 }
@@ -173,9 +185,9 @@ impl Message {
 
     /// Adds a record; `false`, and nothing changes, if there is no room.
     pub(super) fn push(&mut self, record: &Record) -> bool {
-        let v6 = usize::from(record.source.is_ipv6());
-        let template = TEMPLATES[v6];
-        let length: usize = FIELDS[v6].iter().map(|(_, length)| usize::from(*length)).sum();
+        let which = usize::from(record.source.is_ipv6()) + 2 * usize::from(record.by_kernel);
+        let template = TEMPLATES[which];
+        let length: usize = fields_of(which).map(|(_, length)| usize::from(length)).sum();
         let set = if self.open.is_some_and(|(_, open)| open == template) { 0 } else { SET_HEADER };
         if self.bytes.len() + set + length > LARGEST {
             return false;
@@ -200,7 +212,7 @@ impl Message {
         self.put16(record.vlan);
         let (initiator, responder) = (record.initiator, record.responder);
         let each: [fn(&FlowTotals) -> u64; 3] = [|t| t.octets, |t| t.segments, |t| t.bytes];
-        for count in each {
+        for count in &each[usize::from(record.by_kernel)..] {
             self.bytes.extend(count(&initiator).to_be_bytes());
             self.bytes.extend(count(&responder).to_be_bytes());
         }
@@ -275,6 +287,7 @@ mod tests {
             protocol: 17,
             reason: 3,
             vlan: 7,
+            by_kernel: false,
             initiator: FlowTotals { bytes: 100, segments: 4, octets: 260 },
             responder: FlowTotals { bytes: 2000, segments: 5, octets: 2200 },
         }
@@ -291,7 +304,8 @@ mod tests {
             let timeouts = Timeouts { active: None, idle: Duration::from_secs(15) };
             let mut message = Message::new(with_templates.then_some(timeouts));
             let mut pushed = 0;
-            while message.push(&record(pushed % 3 == 2)) {
+            let next = |n: u32| Record { by_kernel: n % 5 > 2, ..record(n % 3 == 2) };
+            while message.push(&next(pushed)) {
                 pushed += 1;
             }
             assert!(pushed >= 2, "{pushed}");
@@ -305,8 +319,8 @@ mod tests {
                 let (id, length) = (u16_at(&bytes, at), usize::from(u16_at(&bytes, at + 2)));
                 assert!(length > SET_HEADER && at + length <= bytes.len());
                 assert_eq!(id == TEMPLATE_SET, with_templates && at == HEADER);
-                if let Some(v6) = TEMPLATES.iter().position(|template| *template == id) {
-                    let each: usize = FIELDS[v6].iter().map(|(_, length)| usize::from(*length)).sum();
+                if let Some(which) = TEMPLATES.iter().position(|template| *template == id) {
+                    let each: usize = fields_of(which).map(|(_, length)| usize::from(length)).sum();
                     assert_eq!((length - SET_HEADER) % each, 0);
                     records += (length - SET_HEADER) / each;
                 }
@@ -335,11 +349,23 @@ mod tests {
         assert_eq!(of(None, 86_400_000), (0, u16::MAX));
     }
 
-    /// Each element where the template says.
+    /// Each element where the template says: those of a kernel socket have no octets of IP.
     #[test]
     fn elements_are_in_order() {
+        for by_kernel in [false, true] {
+            let all = [5, 6, 0x0a00_0001, 0x0a00_0002, 4000, 80, 17, 3, 7, 260, 2200, 4, 5, 100, 2000, 1];
+            let told = |value: &u64| !by_kernel || ![260, 2200].contains(value);
+            let expected: Vec<u64> = all.into_iter().filter(told).collect();
+            assert_eq!(elements(by_kernel), expected);
+        }
+        assert_eq!(initiator_first(true, 'o', 'p'), ('o', 'p'));
+        assert_eq!(initiator_first(false, 'o', 'p'), ('p', 'o'));
+    }
+
+    /// The values of a record's elements.
+    fn elements(by_kernel: bool) -> Vec<u64> {
         let mut message = Message::new(None);
-        assert!(message.push(&record(false)));
+        assert!(message.push(&Record { by_kernel, ..record(false) }));
         let bytes = message.finish(0, 0);
         let mut at = HEADER + SET_HEADER;
         let mut value = |length: u16| {
@@ -348,13 +374,10 @@ mod tests {
             at += usize::from(length);
             all
         };
-        let values: Vec<u64> = FIELDS[0].iter().map(|(_, length)| value(*length)).collect();
-        assert_eq!(
-            values,
-            [5, 6, 0x0a00_0001, 0x0a00_0002, 4000, 80, 17, 3, 7, 260, 2200, 4, 5, 100, 2000, 1]
-        );
+        let which = 2 * usize::from(by_kernel);
+        let values: Vec<u64> = fields_of(which).map(|(_, length)| value(length)).collect();
+        assert_eq!(u16_at(&bytes, HEADER), TEMPLATES[which]);
         assert_eq!(at, bytes.len());
-        assert_eq!(initiator_first(true, 'o', 'p'), ('o', 'p'));
-        assert_eq!(initiator_first(false, 'o', 'p'), ('p', 'o'));
+        values
     }
 }

@@ -9,4 +9,4 @@
 mod exporter;
 mod message;
 
-pub(crate) use exporter::{Collector, Exported, Opened};
+pub(crate) use exporter::{Collector, Exported, Exporter, Opened};

@@ -20,6 +20,11 @@ pub(super) struct Pipes<W, R> {
     waiting: bool,
 }
 
+/// Before the sentence with which the second process ends, if it has to say anything.
+pub(super) const SAYS: &str = "says ";
+/// Bytes that it says then, at most.
+const MOST: u64 = 4096;
+
 /// Why there is no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NoAnswer {
@@ -39,9 +44,13 @@ impl<W: Write, R: Read + AsFd> Pipes<W, R> {
         matches!(self.from.read_line(&mut String::new()), Ok(1..))
     }
 
-    /// Announces the end of the run.
-    pub(super) fn end(mut self) {
+    /// Announces the end of the run, and waits for that of the second process: what it has to say of the card, if anything.
+    pub(super) fn end(mut self) -> Option<String> {
         let _ = self.to.write_all(b"end\n");
+        drop(self.to);
+        // Behind the answer to a request that nobody waits for any more.
+        let lines = self.from.by_ref().take(MOST).lines().map_while(Result::ok);
+        lines.filter_map(|line| line.strip_prefix(SAYS).map(str::to_owned)).last()
     }
 
     /// Asks for a change. The outer error means that there was no answer within `patience`, the inner one that the change was refused.
@@ -119,8 +128,13 @@ mod tests {
         assert_eq!(next(&mut requests), "1 slots 3=1");
         answers.write_all(b"2 error it does not\n").unwrap();
         assert_eq!(pipes.ask("again", PATIENCE), Ok(Err("it does not".to_owned())));
-        pipes.end();
+        answers.write_all(b"3 ok\nsays it is another's\n").unwrap();
+        drop(answers);
+        assert_eq!(pipes.end().as_deref(), Some("it is another's"));
         assert_eq!([next(&mut requests), next(&mut requests)], ["2 again", "end"]);
+        let (pipes, _requests, answers) = both();
+        drop(answers);
+        assert_eq!(pipes.end(), None, "nothing to say");
     }
 
     /// A late answer is dropped, and the next request gets its own.

@@ -14,6 +14,7 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, LineGauge, Paragraph, Row, Sparkline, Table};
 
+use crate::progress::fitting;
 use crate::terminal::{Out, Screen};
 use crate::units::{show_count, show_nanos};
 
@@ -137,17 +138,19 @@ fn draw_numbers(f: &mut ratatui::Frame, frame: &Frame, area: Rect) {
     ];
     let times: Vec<String> =
         times.iter().map(|(name, nanos)| format!("{name} {}", show_nanos(*nanos))).collect();
+    let columns = usize::from(area.width) + 1;
+    let whole = |line: String| Line::from(fitting(&line, columns).to_owned());
     let lines = vec![
-        Line::from(format!(
+        whole(format!(
             "{}/s sent   {}/s answered   {}/s received   {} at once",
             rate(now.sent_rate),
             rate(now.answered_rate),
             show_bytes(now.bytes_rate),
             show_count(now.concurrency)
         )),
-        Line::from(format!("{} sent   {} answered", show_count(now.sent), show_count(now.answered))),
+        whole(format!("{} sent   {} answered", show_count(now.sent), show_count(now.answered))),
         if now.failed > 0 { Line::from(failed).red() } else { Line::from(failed) },
-        Line::from(times.join("   ")).bold(),
+        whole(times.join("   ")).bold(),
     ];
     f.render_widget(Paragraph::new(lines), area);
 }

@@ -19,14 +19,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use flowlane::written;
 use flowlane_load::Threshold;
+use flowlane_load::find::{self, Found};
+use flowlane_load::report::model::{Counts, Ended};
 use flowlane_load::report::{Run, files, html, text};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 use crate::address;
-use crate::exit::Missed;
+use crate::exit::{EndedBy, Missed, Slipped};
+use crate::interrupt::Interrupt;
 use crate::stdout;
+
+/// The signal of ^C.
+const SIGINT: u8 = 2;
 
 /// Options of the report.
 #[derive(Debug, Args)]
@@ -34,7 +41,7 @@ pub(crate) struct Outputs {
     /// Fail the run (exit code 1) if this condition holds: 'p99 > 20ms', 'errors > 0.1%', 'pool=slow p99 > 2s'. May be repeated.
     #[arg(long, value_name = "CONDITION", help_heading = "Report")]
     fail: Vec<Threshold>,
-    /// Print JSON (docs/schema/load-run.json) instead of the table.
+    /// Print JSON instead of the table: the whole run, as --save writes it.
     #[arg(long, help_heading = "Report")]
     json: bool,
     /// Write the report as JSON to a file.
@@ -83,6 +90,36 @@ impl Outputs {
         Ok(made)
     }
 
+    /// Whether nothing is printed during runs.
+    pub(crate) fn are_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Writes what a search found to all outputs.
+    ///
+    /// # Errors
+    /// Files cannot be written ([`Missed`]).
+    pub(crate) fn write_found(&self, found: &Found) -> anyhow::Result<()> {
+        let mut unwritten = Vec::new();
+        for (option, path) in self.files() {
+            let render = |report: &mut Vec<u8>| match option {
+                "--html" => find::page(found, report),
+                _ => json(found, report),
+            };
+            if let Err(e) = write_file(path, render) {
+                unwritten.push(format!("{option} {}: {}", path.display(), written::in_words(&e)));
+            }
+        }
+        let mut out = stdout::lock();
+        if self.json {
+            json(found, &mut out)?;
+        } else {
+            find::table(found, &mut out)?;
+        }
+        out.flush()?;
+        if unwritten.is_empty() { Ok(()) } else { bail!(Missed(unwritten.join("; "))) }
+    }
+
     fn files(&self) -> Vec<(&'static str, &Path)> {
         [("--save", &self.save), ("--html", &self.html), ("--csv", &self.csv), ("--hdr", &self.hdr)]
             .into_iter()
@@ -98,22 +135,43 @@ impl Outputs {
     /// Writes the report to all outputs. One that cannot be written takes none of the others with it: the run is over and cannot be had again.
     ///
     /// # Errors
-    /// Files cannot be written, or a condition of `--fail` holds ([`Missed`]).
-    pub(crate) fn write(&self, run: &Run) -> anyhow::Result<()> {
+    /// Files cannot be written ([`Missed`]: the run was made, and what it showed is lost), a condition of `--fail` holds ([`Missed`]), the schedule was not kept ([`Slipped`]), or the run was ended
+    /// early ([`EndedBy`]), by a signal or in the display, which counts as ^C: a run that was cut short has not shown that all is well.
+    pub(crate) fn write(&self, run: &Run, interrupt: &Interrupt) -> anyhow::Result<()> {
         let mut unwritten = Vec::new();
         for (option, path) in self.files() {
-            if let Err(e) = write_file(option, path, run) {
-                unwritten.push(format!("{option} {}: {e}", path.display()));
+            if let Err(e) = write_file(path, |report| render(option, run, report)) {
+                unwritten.push(format!("{option} {}: {}", path.display(), written::in_words(&e)));
             }
         }
-        let printed = self.print(run);
-        if !unwritten.is_empty() {
-            bail!(unwritten.join("; "));
+        let judged = self.judge(run, interrupt);
+        if unwritten.is_empty() {
+            return judged;
         }
+        let lost =
+            format!("the run is over and not all of its report could be written: {}", unwritten.join("; "));
+        match judged {
+            Ok(()) => bail!(Missed(lost)),
+            Err(e) => match e.downcast::<EndedBy>() {
+                Ok(EndedBy(signal, words)) => bail!(EndedBy(signal, format!("{words}; {lost}"))),
+                Err(e) => bail!(Missed(format!("{e}; {lost}"))),
+            },
+        }
+    }
+
+    /// Prints the report, and says what the run missed.
+    fn judge(&self, run: &Run, interrupt: &Interrupt) -> anyhow::Result<()> {
+        let printed = self.print(run);
         // A failed run takes precedence over an error of printing.
-        match run.failure() {
-            Some(failure) => bail!(Missed(text::plain(&failure))),
-            None => Ok(printed?),
+        let failure = run.failure().map(|failure| text::plain(&failure));
+        match (interrupt.signal(), failure) {
+            (signal, failure) if signal.is_some() || run.ended == Ended::Interrupted => {
+                let words = failure.unwrap_or_else(|| "ended before its time".to_owned());
+                bail!(EndedBy(signal.unwrap_or(SIGINT), words))
+            }
+            (_, Some(failure)) if run.only_slipped() => bail!(Slipped(failure)),
+            (_, Some(failure)) => bail!(Missed(failure)),
+            (_, None) => Ok(printed?),
         }
     }
 
@@ -121,11 +179,18 @@ impl Outputs {
         let mut out = stdout::lock();
         if self.json {
             files::json(run, &mut out)?;
-        } else {
+        } else if !could_not_begin(run) {
             text::table(run, &mut out)?;
         }
         out.flush()
     }
+}
+
+/// Whether a run ended before anything was sent or connected: the reason in one line is all that there is to say.
+fn could_not_begin(run: &Run) -> bool {
+    let all = |f: fn(&Counts) -> u64| f(&run.total.counts) + f(&run.total.unmeasured);
+    let refused = all(|c| c.connections_failed) > 0 && all(|c| c.connections_opened) == 0;
+    run.ended == Ended::Failed && (refused || all(|c| c.sent) == 0)
 }
 
 /// Files that were not there before the run. They are made before privileges are given up; those without a report are removed with this.
@@ -146,8 +211,9 @@ impl Drop for Made {
 
 /// Writes what an option asks for to its file. The file's room is allocated first, so that a full disk, or a limit on the size of files,
 /// leaves the old content as it is; a file that cannot hold all of the report for another reason is left empty: half a report is none.
-fn write_file(option: &str, path: &Path, run: &Run) -> io::Result<()> {
-    let report = render(option, run)?;
+fn write_file(path: &Path, render: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+    let mut report = Vec::new();
+    render(&mut report)?;
     let mut file = open(path)?;
     let old = file.metadata()?;
     // Devices and pipes have no length to set.
@@ -167,18 +233,21 @@ fn write_file(option: &str, path: &Path, run: &Run) -> io::Result<()> {
     written
 }
 
-fn render(option: &str, run: &Run) -> io::Result<Vec<u8>> {
-    let mut report = Vec::new();
+fn render(option: &str, run: &Run, report: &mut Vec<u8>) -> io::Result<()> {
     match option {
-        "--save" => files::json(run, &mut report)?,
-        "--html" => html::page(run, &mut report)?,
-        "--csv" => files::csv(run, &mut report)?,
-        _ => files::hdr_log(run, &mut report)?,
+        "--save" => files::json(run, report),
+        "--html" => html::page(run, report),
+        "--csv" => files::csv(run, report),
+        _ => files::hdr_log(run, report),
     }
-    Ok(report)
+}
+
+fn json(found: &Found, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, found)?;
+    writeln!(out)
 }
 
 /// Opens a file for writing without truncating it: the old content stays until there is a report to replace it.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(false).open(path)
+    written::open_for_writing(path, 0o666)
 }

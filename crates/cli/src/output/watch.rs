@@ -17,6 +17,7 @@ use super::Outputs;
 use super::display::{Display, Stage, has_room};
 use super::web::Web;
 use crate::say::say;
+use crate::terminal::is_dumb;
 use crate::units::show_count;
 
 /// The display of a run.
@@ -51,7 +52,7 @@ impl Outputs {
         pools: &[String],
     ) -> anyhow::Result<(Watch, SyncSender<Snapshot>)> {
         let web = self.web.map(Web::listen).transpose()?;
-        let terminal = std::io::stderr().is_terminal();
+        let terminal = std::io::stderr().is_terminal() && !is_dumb();
         let view = if self.quiet {
             View::Nothing
         } else if self.tui && terminal {

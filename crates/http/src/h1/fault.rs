@@ -41,8 +41,8 @@ faults! {
     TooManyFields, "too-many-fields", "the head has more header fields than allowed", 431;
     /// The first line is not that of a message (RFC 9112 §3, §4).
     BadStartLine, "bad-start-line", "the first line is not one of HTTP", 400;
-    /// A version other than 1.0 and 1.1 (RFC 9112 §2.3).
-    BadVersion, "bad-version", "the version is neither HTTP/1.0 nor HTTP/1.1", 505;
+    /// A version other than 1.0, 1.1 and later minor ones, which are as 1.1 (RFC 9112 §2.3, RFC 9110 §2.5).
+    BadVersion, "bad-version", "the version is not one of HTTP/1", 505;
     /// A status that is no number of three digits (RFC 9112 §4).
     BadStatus, "bad-status", "the status is not a number from 100 to 999", 400;
     /// A field name with characters that it may not have (RFC 9112 §5.1).
@@ -71,6 +71,8 @@ faults! {
     BadTrailer, "bad-trailer", "a trailer is not a header field", 400;
     /// More bytes of trailers than allowed for a head.
     TrailersTooLong, "trailers-too-long", "the trailers are longer than allowed", 431;
+    /// More interim responses to one request than [`MOST_INTERIM`](super::MOST_INTERIM) (RFC 9110 §15.2).
+    TooManyInterim, "too-many-interim", "more than 64 interim answers (1xx) to one request", 400;
     /// The peer changes the protocol without having been asked (RFC 9110 §15.2.2).
     Switching, "switching-protocols", "the peer switches to another protocol, unasked", 400;
     /// The stream ended inside a head.

@@ -1,6 +1,9 @@
 //! Heads of messages: the first line, and the header fields that frame the message and keep the connection open.
 //!
 //! The other fields are not copied; [`Fields`] iterates over them in place.
+//!
+//! A message of a later minor version, HTTP/1.2 and so on, is one of 1.1 (RFC 9110 §2.5). The parser knows 1.0 and 1.1 alone, so such a head,
+//! which is rare, is copied with its version made 1.1, and what is found in the copy is at the same place in the original.
 
 use std::mem::MaybeUninit;
 use std::str;
@@ -85,7 +88,8 @@ impl<'a> Iterator for Fields<'a> {
             let end = self.rest.iter().position(|b| *b == b'\n')?;
             let (line, rest) = self.rest.split_at(end);
             self.rest = rest.get(1..).unwrap_or_default();
-            if std::mem::take(&mut self.first) {
+            // The first line is no field, and the value of a folded one is that of its first line.
+            if std::mem::take(&mut self.first) || line.first().is_some_and(|b| matches!(b, b' ' | b'\t')) {
                 continue;
             }
             let colon = line.iter().position(|b| *b == b':')?;
@@ -101,6 +105,55 @@ impl<'a> Iterator for Fields<'a> {
 /// What is wrong with it.
 #[inline]
 pub fn request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Request<'a>, usize)>, Fault> {
+    match parse_request(bytes, limits) {
+        Err(Fault::BadVersion) => later_request(bytes, limits),
+        parsed => parsed,
+    }
+}
+
+/// A request of a later minor version.
+#[cold]
+fn later_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Request<'a>, usize)>, Fault> {
+    let copy =
+        as_http11(bytes, |line| line.len().saturating_sub(VERSION.len() + 1)).ok_or(Fault::BadVersion)?;
+    let Some((head, len)) = parse_request(&copy, limits)? else { return Ok(None) };
+    let place = |part: &[u8]| {
+        let begin = part.as_ptr().addr().wrapping_sub(copy.as_ptr().addr());
+        bytes.get(begin..begin.wrapping_add(part.len())).unwrap_or_default()
+    };
+    let text = |part: &str| str::from_utf8(place(part.as_bytes())).unwrap_or_default();
+    let head = Request {
+        method: text(head.method),
+        target: text(head.target),
+        host: head.host.map(place),
+        fields: Fields::of(&bytes[..len]),
+        version: head.version,
+        framing: head.framing,
+        keep_alive: head.keep_alive,
+        expects_continue: head.expects_continue,
+    };
+    Ok(Some((head, len)))
+}
+
+/// What a version of HTTP/1 is without its minor number.
+const VERSION: &[u8] = b"HTTP/1.";
+
+/// A copy of a head with version 1.1, if its version is 1.2 to 1.9; `at` says where in the first line the version is.
+fn as_http11(bytes: &[u8], at: impl Fn(&[u8]) -> usize) -> Option<Vec<u8>> {
+    let begin = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
+    let line = bytes[begin..].split(|b| *b == b'\n').next()?;
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let at = at(line);
+    let minor = line.get(at..)?.strip_prefix(VERSION)?.first()?;
+    matches!(minor, b'2'..=b'9').then(|| {
+        let mut copy = bytes.to_vec();
+        copy[begin + at + VERSION.len()] = b'1';
+        copy
+    })
+}
+
+#[inline]
+fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Request<'a>, usize)>, Fault> {
     let mut storage = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_FIELDS];
     let storage = &mut storage[..usize::from(limits.fields).min(MAX_FIELDS)];
     let mut parsed = httparse::Request::new(&mut []);
@@ -128,10 +181,29 @@ pub fn request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Request<'
 /// What is wrong with it.
 #[inline]
 pub fn response<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Response<'a>, usize)>, Fault> {
+    match parse_response(bytes, limits) {
+        Err(Fault::BadVersion) => {
+            let copy = as_http11(bytes, |_| 0).ok_or(Fault::BadVersion)?;
+            let Some((head, len)) = parse_response(&copy, limits)? else { return Ok(None) };
+            let Response { status, version, framing, keep_alive, .. } = head;
+            Ok(Some((
+                Response { status, version, framing, keep_alive, fields: Fields::of(&bytes[..len]) },
+                len,
+            )))
+        }
+        parsed => parsed,
+    }
+}
+
+#[inline]
+fn parse_response<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Response<'a>, usize)>, Fault> {
     let mut storage = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_FIELDS];
     let storage = &mut storage[..usize::from(limits.fields).min(MAX_FIELDS)];
     let mut parsed = httparse::Response::new(&mut []);
-    let status = ParserConfig::default().parse_response_with_uninit_headers(&mut parsed, bytes, storage);
+    let mut config = ParserConfig::default();
+    // A client reads a folded line as a space (RFC 9112 §5.2).
+    config.allow_obsolete_multiline_headers_in_responses(true);
+    let status = config.parse_response_with_uninit_headers(&mut parsed, bytes, storage);
     let Some(len) = length(status, bytes, limits)? else { return Ok(None) };
     let status = parsed.code.filter(|code| *code >= 100).ok_or(Fault::BadStatus)?;
     let seen = Seen::of(parsed.headers)?;

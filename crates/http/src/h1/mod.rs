@@ -39,7 +39,7 @@ pub use authority::is_host;
 pub use body::{BodyDecoder, Framing, Piece};
 pub use fault::Fault;
 pub use head::{Fields, Request, Response, Version, request, response};
-pub use reader::{Event, Found, Kind, Reader, Requests, Responses};
+pub use reader::{Event, Found, Kind, MOST_INTERIM, Reader, Requests, Responses};
 
 /// Reader of a server.
 pub type RequestReader = Reader<Requests>;

@@ -4,6 +4,9 @@ use std::fmt::Debug;
 
 use super::{BodyDecoder, Fault, Framing, Limits, Piece, Request, Response, request, response};
 
+/// Interim responses (status 1xx) that one request may have: a server that sends them for ever would keep its client busy for nothing.
+pub const MOST_INTERIM: u8 = 64;
+
 /// An event of a [`Reader`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a, H> {
@@ -110,6 +113,8 @@ pub struct Reader<K> {
     /// Whether the head in `held` was returned; it stays because the returned head borrows from it.
     spent: bool,
     to_head: bool,
+    /// Interim responses since the last other one.
+    interim: u8,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -123,6 +128,7 @@ impl<K: Kind> Reader<K> {
             held: Vec::new(),
             spent: false,
             to_head: false,
+            interim: 0,
             kind: std::marker::PhantomData,
         }
     }
@@ -195,7 +201,7 @@ impl<K: Kind> Reader<K> {
         match parse::<K>(&input[skipped..], 0, &self.limits, self.to_head) {
             Ok(Some(parsed)) => {
                 let used = skipped + parsed.len;
-                Ok((used, Some(begin(&mut self.state, parsed, &self.limits))))
+                Ok((used, Some(begin(&mut self.state, &mut self.interim, parsed, &self.limits)?)))
             }
             Ok(None) => {
                 self.held.extend_from_slice(&input[skipped..]);
@@ -217,7 +223,7 @@ impl<K: Kind> Reader<K> {
             Ok(Some(parsed)) => {
                 self.spent = true;
                 let used = parsed.len.saturating_sub(before);
-                Ok((used, Some(begin(&mut self.state, parsed, &self.limits))))
+                Ok((used, Some(begin(&mut self.state, &mut self.interim, parsed, &self.limits)?)))
             }
             Ok(None) => Ok((input.len(), None)),
             Err(fault) => {
@@ -294,12 +300,25 @@ fn whole_lines<'a, K: Kind>(
 }
 
 #[inline]
-fn begin<'a, H>(state: &mut State, parsed: Parsed<H>, limits: &Limits) -> Event<'a, H> {
+fn begin<'a, H>(
+    state: &mut State,
+    interim: &mut u8,
+    parsed: Parsed<H>,
+    limits: &Limits,
+) -> Result<Event<'a, H>, Fault> {
     match parsed.framing {
-        None => Event::Interim(parsed.head),
+        None if *interim >= MOST_INTERIM => {
+            *state = State::Failed(Fault::TooManyInterim);
+            Err(Fault::TooManyInterim)
+        }
+        None => {
+            *interim += 1;
+            Ok(Event::Interim(parsed.head))
+        }
         Some(framing) => {
+            *interim = 0;
             *state = State::Body(BodyDecoder::new(framing, limits));
-            Event::Head(parsed.head)
+            Ok(Event::Head(parsed.head))
         }
     }
 }

@@ -6,7 +6,7 @@ use super::Lane;
 use super::counters::Counter;
 use super::reply::{PATTERN, Reply};
 use super::respond::{After, LAST_CHUNK, Manner, Sending, chunk, head};
-use super::route::{self, Asked};
+use super::route::{self, RequestView};
 use super::scratch::{OUTPUT, Prepared};
 use crate::h1::{Event, Fault, Framing, Request, RequestReader, Version, is_host};
 
@@ -183,8 +183,11 @@ impl Rest {
             lane.cells().add(Counter::BadHost, 1);
             return self.refuse(lane, 400, out, page);
         }
-        let asked =
-            Asked { method: request.method, target: request.target, field: |name| request.fields.get(name) };
+        let asked = RequestView {
+            method: request.method,
+            target: request.target,
+            field: |name| request.fields.get(name),
+        };
         let reply = route::answer(lane.site(), &asked);
         self.peer_ends = !request.keep_alive;
         let manner = Manner {

@@ -2,7 +2,7 @@
 //!
 //! Nothing outside the directory is served: names with `..` are refused, and the kernel resolves paths beneath the open directory
 //! (`openat2` with `RESOLVE_BENEATH`), so a symbolic link that leads outside fails, even if files are moved during the lookup. Only regular
-//! files are served, and `index.html` for a directory. Conditional requests (RFC 9110 §13) and single ranges (§14) are supported; a request
+//! files are served, and `index.html` for a directory, whose name without its last slash is redirected to that with it. Conditional requests (RFC 9110 §13) and single ranges (§14) are supported; a request
 //! with several ranges gets the whole file, as the RFC allows.
 //!
 //! Small files are kept in memory ([`kept`]). Larger ones are read in pieces as the peer receives them, or sent in place ([`TcpStream::poll_send_file`](flowlane::TcpStream::poll_send_file)). A
@@ -24,7 +24,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::date;
 use super::reply::{BYTES, Body, Part, Reply, Version};
-use super::route::Asked;
+use super::route::RequestView;
 
 /// The directory that is served, opened once.
 #[derive(Debug, Clone)]
@@ -50,7 +50,11 @@ impl Dir {
             return Ok((found, Content::Kept(content)));
         }
         let path = decode(name).ok_or(io::ErrorKind::NotFound)?;
-        let (file, metadata, path) = self.file(&path)?;
+        let (file, metadata, path, is_directory) = self.file(&path)?;
+        if is_directory != name.ends_with('/') {
+            let kind = if is_directory { io::ErrorKind::IsADirectory } else { io::ErrorKind::NotADirectory };
+            return Err(kind.into());
+        }
         let found = Found::new(&metadata, &path);
         let content = match kept::content(self, name, (&file, &metadata, &found), now) {
             Some(content) => Content::Kept(content),
@@ -59,8 +63,8 @@ impl Dir {
         Ok((found, content))
     }
 
-    /// Opens a file, or the index of a directory.
-    fn file(&self, path: &Path) -> io::Result<(File, Metadata, PathBuf)> {
+    /// Opens a file, or the index of a directory; whether it is the latter.
+    fn file(&self, path: &Path) -> io::Result<(File, Metadata, PathBuf, bool)> {
         // Opening a pipe without a writer must not block.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let open = |path: &Path| -> io::Result<(File, Metadata)> {
@@ -70,11 +74,16 @@ impl Dir {
         };
         let mut path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_owned() };
         let (mut file, mut metadata) = open(&path)?;
-        if metadata.is_dir() {
+        let is_directory = metadata.is_dir();
+        if is_directory {
             path.push("index.html");
             (file, metadata) = open(&path)?;
         }
-        if metadata.is_file() { Ok((file, metadata, path)) } else { Err(io::ErrorKind::NotFound.into()) }
+        if metadata.is_file() {
+            Ok((file, metadata, path, is_directory))
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
     }
 }
 
@@ -84,7 +93,7 @@ fn open_beneath(dir: &OwnedFd, path: &Path, flags: OFlags) -> rustix::io::Result
 }
 
 /// Answers with a file.
-pub(crate) fn answer<'a, F>(dir: &Dir, path: &str, asked: &Asked<'a, F>) -> Reply
+pub(crate) fn answer<'a, F>(dir: &Dir, path: &str, asked: &RequestView<'a, F>) -> Reply
 where
     F: Fn(&'static str) -> Option<&'a [u8]>,
 {
@@ -95,6 +104,10 @@ where
     let now = flowlane::now().unwrap_or(Time::ZERO);
     let (found, content) = match dir.find(path, now) {
         Ok(found) => found,
+        // Links of the page are relative to the directory.
+        Err(e) if e.kind() == io::ErrorKind::IsADirectory => {
+            return Reply::status(301).with("Location", with_slash(path, asked.target));
+        }
         Err(e) => {
             return Reply::status(match e.kind() {
                 io::ErrorKind::PermissionDenied => 403,
@@ -105,7 +118,9 @@ where
         }
     };
     let Found { kind, len: all, modified, tag, date } = found;
-    let mut reply = if unchanged(asked, modified, &tag) {
+    let mut reply = if is_another(asked, modified, &tag) {
+        Reply::status(412)
+    } else if unchanged(asked, modified, &tag) {
         Reply::status(304)
     } else {
         let same =
@@ -127,6 +142,12 @@ where
     };
     reply.fields.push(("Last-Modified", date));
     reply.with("ETag", tag)
+}
+
+/// The path with a slash behind it, and the query of the target. With one slash in front: two would begin the name of a host.
+fn with_slash(path: &str, target: &str) -> String {
+    let query = target.find('?').map_or("", |at| &target[at..]);
+    format!("/{}/{query}", path.trim_start_matches('/'))
 }
 
 /// What the head of an answer says of a file.
@@ -174,8 +195,20 @@ impl Content {
 /// `ENFILE`, `EMFILE`.
 const TOO_MANY: [i32; 2] = [23, 24];
 
+/// Whether the client asked for another version than there is (RFC 9110 §13.1.1, §13.1.4).
+fn is_another<'a, F>(asked: &RequestView<'a, F>, modified: u64, tag: &str) -> bool
+where
+    F: Fn(&'static str) -> Option<&'a [u8]>,
+{
+    if let Some(tags) = (asked.field)("if-match") {
+        // The strong comparison: a weak tag matches nothing.
+        return !tags.split(|b| *b == b',').map(<[u8]>::trim_ascii).any(|t| t == b"*" || t == tag.as_bytes());
+    }
+    (asked.field)("if-unmodified-since").and_then(date::read).is_some_and(|since| modified > since)
+}
+
 /// Whether the peer has it already (RFC 9110 §13.2.2).
-fn unchanged<'a, F>(asked: &Asked<'a, F>, modified: u64, tag: &str) -> bool
+fn unchanged<'a, F>(asked: &RequestView<'a, F>, modified: u64, tag: &str) -> bool
 where
     F: Fn(&'static str) -> Option<&'a [u8]>,
 {

@@ -84,7 +84,12 @@ impl Reply {
 
     /// The status in words.
     pub(crate) fn status(status: u16) -> Self {
-        let body = if has_body(status) { format!("{status} {}\n", reason(status)) } else { String::new() };
+        // 205 has a length, which is 0 (RFC 9110 §15.3.6).
+        let body = if has_body(status) && status != 205 {
+            format!("{status} {}\n", reason(status))
+        } else {
+            String::new()
+        };
         Self { status, ..Self::ok(TEXT, Body::Text(body.into())) }
     }
 

@@ -24,7 +24,7 @@ flowlane serve http
 ";
 
 /// What the answer depends on.
-pub(crate) struct Asked<'a, F> {
+pub(crate) struct RequestView<'a, F> {
     pub(crate) method: &'a str,
     pub(crate) target: &'a str,
     /// Finds a header field by its name in lower case.
@@ -32,7 +32,7 @@ pub(crate) struct Asked<'a, F> {
 }
 
 /// Answers.
-pub(crate) fn answer<'a, F>(site: &Site, asked: &Asked<'a, F>) -> Reply
+pub(crate) fn answer<'a, F>(site: &Site, asked: &RequestView<'a, F>) -> Reply
 where
     F: Fn(&'static str) -> Option<&'a [u8]>,
 {
@@ -129,7 +129,7 @@ mod tests {
 
     fn ask(method: &str, target: &str) -> Reply {
         let none: fn(&'static str) -> Option<&'static [u8]> = |_| None;
-        answer(&Site { dir: None }, &Asked { method, target, field: none })
+        answer(&Site { dir: None }, &RequestView { method, target, field: none })
     }
 
     fn get(target: &str) -> (u16, Option<u64>, bool) {
@@ -146,6 +146,7 @@ mod tests {
         assert_eq!(get("/line"), (200, Some(128), true));
         assert_eq!(get("/status/503").0, 503);
         assert_eq!(get("/status/204"), (204, Some(0), false));
+        assert_eq!(get("/status/205"), (205, Some(0), false));
         assert_eq!(ask("GET", "/status/302").fields, [("Location", "/".to_owned())]);
         let slow = ask("GET", "/delay/1500?size=9");
         assert_eq!((slow.delay, slow.len()), (Duration::from_millis(1500), Some(9)));

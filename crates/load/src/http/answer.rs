@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use flowlane_http::h1::Event;
 
-use super::conn::{Asked, State};
+use super::conn::{InFlight, State};
 use super::engine::Engine;
 use super::exchange::PARTS;
 use crate::report::{ErrorKind, Sample};
@@ -13,6 +13,11 @@ use crate::report::{ErrorKind, Sample};
 impl Engine {
     /// Reads the available bytes of an answer.
     pub(super) fn read(&mut self, c: u32) {
+        if self.scratch.is_empty() {
+            // A request that follows an answer, while the buffer is in use for that.
+            self.conns[c as usize].ring();
+            return;
+        }
         let p = self.conn_pool(c);
         let read_rate = self.pools[p].plan.pool.read_rate;
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -114,7 +119,7 @@ impl Engine {
         let now = self.now;
         let pool = &mut self.pools[p];
         let conn = &mut self.conns[c as usize];
-        let Asked { intended, sent, request } = conn.asked;
+        let InFlight { intended, sent, request } = conn.asked;
         let first_byte = if conn.first_byte == 0 { now } else { conn.first_byte };
         pool.book.answered(request, &Sample { intended, sent, first_byte, done: now, code: conn.status });
         let checks = &pool.plan.pool.requests[usize::from(request)].checks;
@@ -162,7 +167,7 @@ impl Engine {
     fn ended(&mut self, c: u32) {
         let conn = &mut self.conns[c as usize];
         if conn.reader.is_between_messages() {
-            self.fail(c, ErrorKind::Closed, || "closed before any answer".to_owned());
+            self.cut(c, ErrorKind::Closed, "closed before any answer");
             return;
         }
         match conn.reader.finish() {
@@ -171,21 +176,35 @@ impl Engine {
                 self.answered(c);
                 self.after(c, false);
             }
-            Ok(_) => self.fail(c, ErrorKind::Closed, || "closed before any answer".to_owned()),
-            Err(fault) => self.fail(c, ErrorKind::Closed, || fault.to_string()),
+            Ok(_) => self.cut(c, ErrorKind::Closed, "closed before any answer"),
+            Err(fault) => self.cut(c, ErrorKind::Closed, &fault.to_string()),
         }
+    }
+
+    /// The connection has ended before the answer has. If the request could not be written, that is why.
+    fn cut(&mut self, c: u32, kind: ErrorKind, why: &str) {
+        let unwritten = self.conns[c as usize].extra.as_mut().and_then(|e| e.unwritten.take());
+        let (kind, why) = unwritten.unwrap_or_else(|| (kind, why.to_owned()));
+        self.fail(c, kind, || why);
     }
 
     fn broken(&mut self, c: u32, e: &io::Error) {
         let kind = match ErrorKind::of_io(e) {
-            // TLS reports a stream that ends without close_notify.
+            // TLS reports a stream that ends without close_notify. Anybody on the way can end it so: content whose end is the end of the
+            // stream may have been cut (RFC 9112 §9.8). An answer that says its length is complete already.
+            ErrorKind::Closed if self.conns[c as usize].reader.is_in_body() => {
+                self.fail(c, ErrorKind::Closed, || {
+                    "the TLS connection ended in the content, without close_notify".to_owned()
+                });
+                return;
+            }
             ErrorKind::Closed => {
                 self.ended(c);
                 return;
             }
             kind => kind,
         };
-        self.fail(c, kind, || e.to_string());
+        self.cut(c, kind, &e.to_string());
     }
 
     /// Input on a connection without a request in flight.
@@ -227,9 +246,11 @@ impl Engine {
 fn kind_of(fault: flowlane_http::h1::Fault) -> ErrorKind {
     use flowlane_http::h1::Fault;
     match fault {
-        Fault::HeadTooLong | Fault::TooManyFields | Fault::ExtensionsTooLong | Fault::TrailersTooLong => {
-            ErrorKind::TooLong
-        }
+        Fault::HeadTooLong
+        | Fault::TooManyFields
+        | Fault::ExtensionsTooLong
+        | Fault::TrailersTooLong
+        | Fault::TooManyInterim => ErrorKind::TooLong,
         _ => ErrorKind::Malformed,
     }
 }

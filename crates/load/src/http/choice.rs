@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use flowlane_stack::rng::Rng;
 
+use crate::run::moments::{exponential, uniform};
+
 /// Time that a client waits between an answer and its next request.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Think {
@@ -35,17 +37,6 @@ impl Think {
     pub(super) fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
-}
-
-/// A random number from the exponential distribution with mean 1.
-pub(super) fn exponential(rng: &mut Rng) -> f64 {
-    // From (0, 1]: 53 bits, shifted by one so that zero cannot happen.
-    -uniform(rng).ln()
-}
-
-/// A random number from (0, 1].
-pub(super) fn uniform(rng: &mut Rng) -> f64 {
-    ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 /// Random choice by weight.

@@ -4,35 +4,20 @@
 //! checks) is behind a pointer. A connection has no buffer of its own; the lane has one for all.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use flowlane::TcpStream;
 use flowlane_http::h1::{Limits, ResponseReader};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::check::Checker;
-use super::clock;
-use super::open::{Opened, Unopened, poll_plain};
+use super::open::{Aimed, poll_plain};
 use super::ready::{Bell, Ready};
-
-/// A stream encrypted by TLS.
-pub(super) type TlsStream = tokio_rustls::TlsStream<TcpStream>;
-
-/// A connection attempt.
-pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Opened, Unopened>> + Send>>;
-
-/// The stream of a connection.
-pub(super) enum Stream {
-    None,
-    /// An attempt with TLS; an attempt without TLS needs no future.
-    Opening(Opening),
-    Plain(TcpStream),
-    Tls(Box<TlsStream>),
-}
+use super::stream::{Opened, Stream, Unopened};
+use crate::report::ErrorKind;
+use crate::run::clock;
 
 /// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +44,7 @@ pub(super) enum State {
 
 /// A request in flight.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Asked {
+pub(super) struct InFlight {
     /// The intended and the actual send time, nanoseconds.
     pub(super) intended: u64,
     pub(super) sent: u64,
@@ -71,10 +56,12 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Extra {
     /// Pipelined requests behind the first.
-    pub(super) behind: VecDeque<Asked>,
+    pub(super) behind: VecDeque<InFlight>,
     /// Pipelined requests that did not fit the socket's buffer, and how many bytes of them were written.
     pub(super) unsent: Vec<u8>,
     pub(super) checker: Option<Checker>,
+    /// Why the rest of the request could not be written, once it could not.
+    pub(super) unwritten: Option<(ErrorKind, String)>,
 }
 
 /// A connection.
@@ -84,7 +71,7 @@ pub(super) struct Conn {
     waker: Waker,
     pub(super) extra: Option<Box<Extra>>,
     /// The request whose answer is next.
-    pub(super) asked: Asked,
+    pub(super) asked: InFlight,
     /// When the first byte of the answer arrived; 0 if none has.
     pub(super) first_byte: u64,
     /// When it last made progress or became free; in `Opening`, when that began.
@@ -100,6 +87,8 @@ pub(super) struct Conn {
     pub(super) ticket: u32,
     pub(super) pool: u16,
     pub(super) target: u16,
+    /// Which of the target's addresses.
+    pub(super) address: u8,
     pub(super) status: u16,
     pub(super) state: State,
     /// Whether the server keeps the connection open.
@@ -126,7 +115,7 @@ impl Conn {
             reader: ResponseReader::new(LIMITS),
             waker: Bell::waker(number, ready),
             extra: None,
-            asked: Asked::default(),
+            asked: InFlight::default(),
             first_byte: 0,
             since: 0,
             wake_at: 0,
@@ -136,6 +125,7 @@ impl Conn {
             ticket: 0,
             pool,
             target: 0,
+            address: 0,
             status: 0,
             state: State::Vacant,
             keep: true,
@@ -229,9 +219,21 @@ impl Conn {
         }
     }
 
-    /// Whether the answer arrived before the whole request was sent: the connection cannot be used for another request.
+    /// Whether the answer arrived before the whole request was sent, or although it could not be: the connection cannot be used for another
+    /// request.
     pub(super) fn written_short(&self) -> bool {
         matches!(self.state, State::Writing | State::WritePause)
+            || self.extra.as_ref().is_some_and(|e| e.unwritten.is_some())
+    }
+
+    /// Has the connection looked at in the engine's next turn.
+    pub(super) fn ring(&self) {
+        self.waker.wake_by_ref();
+    }
+
+    /// Where it goes.
+    pub(super) fn aimed(&self) -> Aimed {
+        Aimed { target: self.target, address: self.address }
     }
 
     /// Number of requests in flight.
@@ -254,6 +256,7 @@ mod tests {
         assert!(conn <= 272, "{conn} bytes");
         let connect = flowlane::Connect::to("10.0.0.1:80".parse::<std::net::SocketAddr>().unwrap().into());
         let opening = std::mem::size_of_val(&super::super::open::open(connect, None));
-        assert!(opening <= 1000, "{opening} bytes");
+        // An endpoint carries the number of its interface.
+        assert!(opening <= 1024, "{opening} bytes");
     }
 }

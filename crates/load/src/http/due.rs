@@ -1,15 +1,16 @@
 //! Sending requests that are due, and opening the connections that should be open.
 
 use super::conn::State;
-use super::engine::{BATCH, Engine, GRACE, Stage, TICK};
+use super::engine::{BATCH, Engine, Stage};
 use super::plan::{Behaviour, Pace};
 use super::pool::BURST_EVERY;
+use crate::run::{GRACE, TICK};
 
 impl Engine {
     /// Sends the requests and opens the connections that are due; returns when to continue.
     pub(super) fn run(&mut self, end: u64) -> u64 {
         let late = self.now >= end;
-        if self.common.stopped() || self.now >= end + GRACE || (late && !self.behind(end)) {
+        if self.common.gate.stopped() || self.now >= end + GRACE || (late && !self.behind(end)) {
             return self.stop(end);
         }
         let mut next = if late { self.now + TICK } else { end };
@@ -33,7 +34,7 @@ impl Engine {
                     self.next_due = self.next_due.min(again);
                     if !late {
                         let pool = &mut self.pools[p];
-                        let next = pool.moments.as_ref().and_then(super::moments::Moments::peek);
+                        let next = pool.moments.as_ref().and_then(crate::run::moments::Moments::peek);
                         pool.kept_up = next.is_none_or(|moment| moment > self.now);
                     }
                     again
@@ -86,7 +87,7 @@ impl Engine {
     /// for a connection when the generator was last in time.
     fn behind(&self, end: u64) -> bool {
         self.pools.iter().any(|pool| {
-            let due = pool.moments.as_ref().and_then(super::moments::Moments::peek);
+            let due = pool.moments.as_ref().and_then(crate::run::moments::Moments::peek);
             let free = !pool.idle.is_empty() || (!pool.connects_first() && !pool.vacant.is_empty());
             let asks = pool.plan.pool.behaviour == Behaviour::Normal && pool.requests_left > 0;
             asks && (free || pool.kept_up) && due.is_some_and(|moment| moment < end)
@@ -97,7 +98,7 @@ impl Engine {
     fn dispatch(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
-            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {
+            let Some(moment) = pool.moments.as_ref().and_then(crate::run::moments::Moments::peek) else {
                 return end;
             };
             if moment >= end {
@@ -155,7 +156,7 @@ impl Engine {
     fn begin_attempts(&mut self, p: usize, end: u64) -> u64 {
         for _ in 0..BATCH {
             let pool = &mut self.pools[p];
-            let Some(moment) = pool.moments.as_ref().and_then(super::moments::Moments::peek) else {
+            let Some(moment) = pool.moments.as_ref().and_then(crate::run::moments::Moments::peek) else {
                 return end;
             };
             if moment > self.now {

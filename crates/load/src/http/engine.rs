@@ -21,31 +21,26 @@ use std::task::{Context, Poll, Waker};
 use flowlane::{Sleep, Time};
 use flowlane_stack::rng::Rng;
 
-use super::clock;
 use super::conn::Conn;
 use super::pool::PoolState;
 use super::ready::{Bell, Ready};
 use super::run::Common;
+use crate::run::clock;
+use crate::run::{NEAR, TICK};
 
 /// Most requests sent before the worker does its other work.
 pub(super) const BATCH: usize = 256;
 /// The same for the first requests of a closed loop: about as many as a worker receives in one turn.
 pub(super) const FIRSTS: u32 = 64;
-/// Interval of slow work: timeouts and progress.
-pub(super) const TICK: u64 = 50_000_000;
 /// Connections checked for timeouts in one step, and the least time between two steps.
 const SWEEP: u64 = 128;
 const SWEEP_EVERY: u64 = 500_000;
 /// Size of the read buffer, bytes.
 const SCRATCH: usize = 64 << 10;
-/// The kernel wakes a sleeping thread late by about this time, nanoseconds: this close to a send time the worker stays awake.
-const NEAR: u64 = 30_000;
 /// Polling for this time, nanoseconds, costs no more than going to sleep.
 const AT_HAND: u64 = 5_000;
 /// Limit for the first connection of a run to be established, nanoseconds.
 pub(super) const NOBODY: u64 = 3_000_000_000;
-/// Time for which a generator that is late continues after the end of the schedule, nanoseconds.
-pub(super) const GRACE: u64 = 1_000_000_000;
 /// Time to wait for answers after the run was stopped, and for handshakes in progress at the end, nanoseconds.
 pub(super) const HURRY: u64 = 300_000_000;
 
@@ -215,7 +210,7 @@ impl Engine {
         let since = self.now.saturating_sub(self.begun);
         if since > NOBODY && matches!(self.stage, Stage::Run(_)) && !self.anybody() {
             self.failure = self.pools.iter().find_map(PoolState::first_error);
-            self.common.stop();
+            self.common.gate.stop();
         }
     }
 

@@ -13,9 +13,10 @@ use std::io;
 use std::task::Poll;
 
 use super::check::Checker;
-use super::conn::{Asked, State, Stream};
+use super::conn::{InFlight, State};
 use super::engine::{Engine, Stage};
 use super::plan::Pace;
+use super::stream::Stream;
 use crate::report::ErrorKind;
 
 /// Parts of a second in which a slow reader or writer proceeds.
@@ -34,8 +35,8 @@ impl Engine {
             State::Opening => self.opening(c),
             State::Writing => {
                 self.write(c);
-                // The answer may arrive before the whole request is sent, and the server may read no more.
-                if self.conns[c as usize].state == State::Writing {
+                // It may have been an answer that rang: one may arrive before the whole request is sent.
+                if self.conns[c as usize].state == State::Reading {
                     self.read(c);
                 }
             }
@@ -98,7 +99,7 @@ impl Engine {
         let pool = &mut self.pools[p];
         match pool.plan.pool.pace {
             Pace::Rate { .. } => {
-                let due = pool.moments.as_ref().and_then(super::moments::Moments::peek);
+                let due = pool.moments.as_ref().and_then(crate::run::moments::Moments::peek);
                 match due.filter(|m| *m <= now && *m < end && pool.requests_left > 0) {
                     Some(moment) if pool.idle.is_empty() => {
                         self.take_moment(p);
@@ -152,10 +153,10 @@ impl Engine {
         if checks.content() {
             conn.extra().checker.get_or_insert_with(Checker::new).begin(checks);
         }
-        let now = super::clock();
+        let now = crate::run::clock();
         self.now = now;
         let sent = if early > 0 { conn.asked.sent } else { now };
-        conn.asked = Asked { intended, sent, request };
+        conn.asked = InFlight { intended, sent, request };
         conn.since = now;
         (conn.first_byte, conn.written, conn.content) = (0, early, 0);
         conn.state = State::Writing;
@@ -209,18 +210,27 @@ impl Engine {
                 }
                 Poll::Pending => {
                     conn.state = State::Writing;
+                    // A server may answer without reading the rest (413), and then there never is room.
+                    if conn.more() {
+                        self.read(c);
+                    }
                     return;
                 }
             }
         }
     }
 
-    /// A write failed: the server may have sent an answer before it closed.
+    /// A write failed: the server may have answered before it closed (RFC 9112 §9.6, RFC 9110 §15.5.14), and what has arrived counts. If no
+    /// answer is there, the request fails for this reason when the stream is found to have ended.
     pub(super) fn write_failed(&mut self, c: u32, e: &io::Error) {
-        self.conns[c as usize].state = State::Reading;
-        self.read(c);
-        if self.conns[c as usize].state == State::Reading {
-            self.fail(c, ErrorKind::of_io(e), || e.to_string());
+        let kind = ErrorKind::of_io(e);
+        if kind == ErrorKind::Local {
+            self.fail(c, kind, || e.to_string());
+            return;
         }
+        let conn = &mut self.conns[c as usize];
+        conn.state = State::Reading;
+        conn.extra().unwritten = Some((kind, e.to_string()));
+        self.read(c);
     }
 }

@@ -4,10 +4,15 @@
 //! next time of the schedule, wait for it, send a request, read the answer, record it. Free slots take the times in order; a request that
 //! is late keeps its intended time, from which its latency counts, as in the engine. This code allocates for each request and is not
 //! optimised.
+//!
+//! A request that the server says it has not processed (above the last stream of a GOAWAY, or REFUSED_STREAM), or that was queued when its
+//! connection ended, has not failed (RFC 9113 §8.7): it is sent again, on another connection if this one ends, and counted as
+//! `sent-again`.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,17 +24,21 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use super::check::Checker;
-use super::clock;
-use super::conn::Stream;
-use super::moments::Moments;
-use super::open::{Routes, open};
+use super::interim::Limited;
+use super::open::{Aimed, Routes, open};
 use super::plan::Version;
 use super::pool::{PoolPlan, PoolState};
 use super::run::Common;
+use super::stream::Stream;
 use crate::report::{ErrorKind, Sample};
+use crate::run::clock;
+use crate::run::door::Refusal;
+use crate::run::moments::Moments;
 
-type Asked = hyper::Request<Full<Bytes>>;
+type Outgoing = hyper::Request<Full<Bytes>>;
 
+/// How often a request is sent again before it has failed, for a server that refuses all.
+const MOST_AGAIN: u8 = 4;
 /// Pause after a failed connection attempt.
 const HOLD: Duration = Duration::from_millis(10);
 
@@ -60,12 +69,26 @@ struct Inner {
     book: super::book::Book,
     routes: Routes,
     moments: Option<Moments>,
+    /// Requests to be sent again.
+    again: VecDeque<Due>,
     requests_left: u64,
     connections_left: u64,
     rng: Rng,
+    /// Why the run has ended, where nobody listens.
+    nobody: Option<String>,
     /// Slots that still run, and the waker for when the last ends.
     slots: usize,
     waiting: Option<Waker>,
+}
+
+/// A request that is to be sent.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    intended: u64,
+    /// How much later the next is due.
+    gap: u64,
+    /// Which request it is and how often it was sent, if it is sent again.
+    before: Option<(u16, u8)>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -85,9 +108,11 @@ impl Shared {
             book: std::mem::replace(&mut pool.book, super::book::Book::new()),
             routes: std::mem::replace(&mut pool.routes, Routes::new(&pool.plan.pool, 0, 1)),
             moments: pool.moments.take(),
+            again: VecDeque::new(),
             requests_left: pool.requests_left,
             connections_left: pool.connections_left,
             rng: Rng::new(rng.next_u64()),
+            nobody: None,
             slots: pool.count as usize,
             waiting: None,
         };
@@ -133,8 +158,16 @@ impl Shared {
         let now = clock();
         let mut inner = self.lock();
         let end = self.end.min(now);
-        let Inner { moments, book, requests_left, .. } = &mut *inner;
-        if let Some(moments) = moments {
+        let Inner { moments, book, requests_left, again, .. } = &mut *inner;
+        for due in again.drain(..) {
+            let request = due.before.map(|(request, _)| request);
+            book.error(request, due.intended, now, ErrorKind::Timeout, || {
+                "not processed by the server, and not sent again before the run ended".to_owned()
+            });
+        }
+        if let Some(moments) = moments
+            && !self.common.gate.door.is_shut()
+        {
             *requests_left -=
                 moments.pass(end, *requests_left, |moment, n| book.unsent(moment, now, n, false));
         }
@@ -142,19 +175,50 @@ impl Shared {
     }
 
     fn over(&self) -> bool {
-        self.common.stopped() || clock() >= self.end
+        self.common.gate.stopped() || clock() >= self.end
     }
 
-    /// The next scheduled time for a free slot, and how much later the one after it is; `None` if there are no more.
-    fn next(&self) -> Option<(u64, u64)> {
+    /// A connection failed; whether another address of its target is tried at once, so that it is no failure of the run. Where nobody
+    /// listens, the run ends with the first refusal.
+    fn not_connected(&self, at: Option<Aimed>, now: u64, kind: ErrorKind, why: String) -> bool {
+        let mut inner = self.lock();
+        if at.is_some_and(|at| inner.routes.failed(at, kind)) {
+            inner.connections_left = inner.connections_left.saturating_add(1);
+            return true;
+        }
+        let alone = self.common.pools.len() == 1;
+        if alone && kind == ErrorKind::Refused && inner.routes.all_given_up() {
+            match self.common.gate.door.refuses() {
+                Refusal::First => {
+                    inner.nobody = Some(inner.routes.nobody_listens());
+                    self.common.gate.stop();
+                }
+                Refusal::Again => return false,
+                Refusal::Later => {}
+            }
+        }
+        inner.book.not_connected(now, kind, why);
+        false
+    }
+
+    /// That nobody listens, if the run has ended for it.
+    pub(super) fn nobody_listens(&self) -> Option<String> {
+        self.lock().nobody.take()
+    }
+
+    /// The next request for a free slot; `None` if there are no more.
+    fn next(&self) -> Option<Due> {
         if self.over() {
             return None;
         }
         let mut inner = self.lock();
+        if let Some(again) = inner.again.pop_front() {
+            return Some(again);
+        }
         if inner.requests_left == 0 {
             return None;
         }
-        let next = match &mut inner.moments {
+        let (intended, gap) = match &mut inner.moments {
             None => (clock(), 0),
             Some(moments) => {
                 let moment = moments.peek().filter(|m| *m < self.end)?;
@@ -163,7 +227,7 @@ impl Shared {
             }
         };
         inner.requests_left -= 1;
-        Some(next)
+        Some(Due { intended, gap, before: None })
     }
 }
 
@@ -174,7 +238,8 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
             let mut inner = shared.lock();
             let nothing_due =
                 inner.moments.as_ref().is_some_and(|m| m.peek().is_none_or(|m| m >= shared.end));
-            if inner.connections_left == 0 || inner.requests_left == 0 || nothing_due {
+            let nothing_left = (inner.requests_left == 0 || nothing_due) && inner.again.is_empty();
+            if inner.connections_left == 0 || nothing_left {
                 break;
             }
             inner.connections_left -= 1;
@@ -183,31 +248,36 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
             (now, routes.next(now, rng))
         };
         let made = match route {
-            Ok((target, connect)) => {
-                let secure = shared.plan.secure[usize::from(target)].clone();
+            Ok((at, connect)) => {
+                let secure = shared.plan.secure[usize::from(at.target)].clone();
                 let limit = shared.common.plan.timeout;
-                within(limit, open(connect, secure)).await.map(|opened| opened.map(|o| (target, o)))
+                (Some(at), within(limit, open(connect, secure)).await)
             }
-            Err(unopened) => Some(Err(unopened)),
+            Err(unopened) => (None, Some(Err(unopened))),
         };
         let now = clock();
         let (target, opened) = match made {
-            Some(Ok(made)) => made,
-            failed => {
+            (Some(at), Some(Ok(opened))) => {
+                shared.lock().routes.stands(at);
+                shared.common.gate.door.opens();
+                (at.target, opened)
+            }
+            (at, failed) => {
                 let (kind, why) = match failed {
                     Some(Err(unopened)) => (unopened.kind, unopened.why),
                     _ => (ErrorKind::ConnectTimeout, "no connection in time".to_owned()),
                 };
-                shared.lock().book.not_connected(now, kind, why);
-                flowlane::sleep(HOLD).await;
+                if !shared.not_connected(at, now, kind, why) {
+                    flowlane::sleep(HOLD).await;
+                }
                 continue;
             }
         };
         let tls = matches!(opened.stream, Stream::Tls(_)).then(|| opened.secured - opened.connected);
         shared.lock().book.connected(now, opened.connected - begun, tls);
         let done = match opened.stream {
-            Stream::Plain(tcp) => speak(&shared, target, TokioIo::new(tcp), streams).await,
-            Stream::Tls(tls) => speak(&shared, target, TokioIo::new(*tls), streams).await,
+            Stream::Plain(tcp) => speak(&shared, target, TokioIo::new(Limited::new(tcp)), streams).await,
+            Stream::Tls(tls) => speak(&shared, target, TokioIo::new(Limited::new(*tls)), streams).await,
             Stream::None | Stream::Opening(_) => Ok(()),
         };
         let now = clock();
@@ -238,10 +308,18 @@ where
     let mut builder = http2::Builder::new(InLane);
     builder.max_concurrent_reset_streams(streams).initial_max_send_streams(streams);
     let (sender, driver) = builder.handshake(io).await.map_err(|e| format!("HTTP/2 handshake: {e}"))?;
-    // The driver ends with the last sender. If it ends early, the requests have the reason.
-    let _ = flowlane::spawn(async move { drop(driver.await) });
-    let slots: Vec<_> =
-        (0..streams).map(|_| flowlane::spawn(slot(shared.clone(), target, sender.clone()))).collect();
+    // The driver ends with the last sender. If it ends early, it has the reason.
+    let ended = Arc::new(OnceLock::new());
+    let early = ended.clone();
+    let _ = flowlane::spawn(async move {
+        if let Err(e) = driver.await {
+            // The first reason stays.
+            let _ = early.set(error_chain(&e));
+        }
+    });
+    let slots: Vec<_> = (0..streams)
+        .map(|_| flowlane::spawn(slot(shared.clone(), target, sender.clone(), ended.clone())))
+        .collect();
     drop(sender);
     for slot in slots.into_iter().flatten() {
         // A panic has been reported; the slot sends no more requests.
@@ -250,13 +328,19 @@ where
     Ok(())
 }
 
-/// Sends one request after the other.
-async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Bytes>>) {
+/// Sends one request after the other, over a connection of which `ended` says why it ended, once it has.
+async fn slot(
+    shared: Arc<Shared>,
+    target: u16,
+    mut sender: SendRequest<Full<Bytes>>,
+    ended: Arc<OnceLock<String>>,
+) {
     let pool = shared.plan.clone();
     let (checks_all, think) = (&pool.pool.requests, &pool.pool.think);
     let mut n = 0;
     while !sender.is_closed() {
-        let Some((intended, gap)) = shared.next() else { return };
+        let Some(due) = shared.next() else { return };
+        let Due { intended, gap, before } = due;
         let free = clock();
         if intended > free {
             // Slots that are due within the slack wake together, at its next multiple. If the next request is due later than that, waiting
@@ -265,7 +349,10 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
             let moment = intended.div_ceil(slack) * slack;
             flowlane::sleep_until(Time::from_nanos(moment.min(shared.end.max(intended)))).await;
         }
-        let request = pool.requests.pick(&mut shared.lock().rng);
+        let request = match before {
+            Some((request, _)) => usize::from(request),
+            None => pool.requests.pick(&mut shared.lock().rng),
+        };
         let place = request as u16;
         let wanted = &checks_all[request];
         let prepared = &pool.prepared[usize::from(target) * checks_all.len() + request];
@@ -278,10 +365,14 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
             }
         };
         let sent = clock();
-        shared.lock().book.sent(place, intended, intended.max(free), sent, prepared.len(false));
+        match before {
+            None => shared.lock().book.sent(place, intended, intended.max(free), sent, prepared.len(false)),
+            Some(_) => shared.lock().book.named(intended, "sent-again"),
+        }
         let plan = &shared.common.plan;
         let limit = (sent + plan.request_timeout.unwrap_or(plan.timeout).as_nanos() as u64)
             .min(shared.end + shared.common.plan.waiting.as_nanos() as u64);
+        let times = before.map_or(0, |(_, times)| times);
         let answer = exchange(&shared, &mut sender, asked, wanted);
         let answer = within(Duration::from_nanos(limit.saturating_sub(sent)), answer).await;
         let done = clock();
@@ -293,7 +384,16 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
                         "no answer in time".to_owned()
                     });
                 }
-                Some(Err((kind, why))) => inner.book.error(Some(place), intended, done, kind, || why),
+                Some(Err(Broken { unprocessed: true, .. })) if times < MOST_AGAIN => {
+                    inner.again.push_back(Due { intended, gap: u64::MAX, before: Some((place, times + 1)) });
+                    // No think time: there was no answer.
+                    continue;
+                }
+                Some(Err(Broken { kind, why, unprocessed })) => {
+                    // hyper says no more than that the request was dropped with its connection.
+                    let why = ended.get().filter(|_| unprocessed).cloned().unwrap_or(why);
+                    inner.book.error(Some(place), intended, done, kind, || why);
+                }
                 Some(Ok(answer)) => {
                     let code = answer.code;
                     inner.book.answered(
@@ -314,6 +414,33 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Full<Byt
     }
 }
 
+/// Why there is no answer.
+struct Broken {
+    kind: ErrorKind,
+    why: String,
+    /// Whether the server has not processed the request, so that it may be sent again.
+    unprocessed: bool,
+}
+
+impl From<hyper::Error> for Broken {
+    fn from(e: hyper::Error) -> Self {
+        Self { kind: ErrorKind::Http2, why: error_chain(&e), unprocessed: is_unprocessed(&e) }
+    }
+}
+
+/// Whether an error says that the request was not processed: RFC 9113 §6.8 and §8.7, or it never left the queue.
+fn is_unprocessed(e: &hyper::Error) -> bool {
+    if e.is_canceled() || e.is_closed() {
+        return true;
+    }
+    let h2 = std::error::Error::source(e).and_then(|cause| cause.downcast_ref::<h2::Error>());
+    h2.is_some_and(|e| match e.reason() {
+        Some(h2::Reason::REFUSED_STREAM) => e.is_reset() && e.is_remote(),
+        Some(h2::Reason::NO_ERROR) => e.is_go_away() && e.is_remote(),
+        _ => false,
+    })
+}
+
 struct Answer {
     code: u16,
     first_byte: u64,
@@ -323,21 +450,22 @@ struct Answer {
 async fn exchange(
     shared: &Arc<Shared>,
     sender: &mut SendRequest<Full<Bytes>>,
-    asked: Asked,
+    asked: Outgoing,
     wanted: &super::plan::Request,
-) -> Result<Answer, (ErrorKind, String)> {
-    let broken = |e: hyper::Error| (ErrorKind::Http2, error_chain(&e));
-    sender.ready().await.map_err(broken)?;
-    let response = sender.send_request(asked).await.map_err(broken)?;
+) -> Result<Answer, Broken> {
+    sender.ready().await?;
+    let response = sender.send_request(asked).await?;
     let first_byte = clock();
     let code = response.status().as_u16();
+    let length = content_length(&response).filter(|_| wanted.method != "HEAD" && code != 304);
     let mut body = response.into_body();
     let (mut content, mut checker) = (0u64, wanted.checks.content().then(Checker::new));
     if let Some(checker) = &mut checker {
         checker.begin(&wanted.checks);
     }
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(broken)?;
+        // The server has begun to answer, so it has processed the request.
+        let frame = frame.map_err(|e| Broken { unprocessed: false, ..Broken::from(e) })?;
         let Some(data) = frame.data_ref() else { continue };
         content += data.len() as u64;
         let now = clock();
@@ -347,8 +475,17 @@ async fn exchange(
         }
         if content > shared.common.plan.max_body {
             let most = shared.common.plan.max_body;
-            return Err((ErrorKind::TooLong, format!("content of more than {most} bytes")));
+            return Err(Broken {
+                kind: ErrorKind::TooLong,
+                why: format!("content of more than {most} bytes"),
+                unprocessed: false,
+            });
         }
+    }
+    // hyper takes a stream that is reset without an error for one that has ended.
+    if let Some(length) = length.filter(|length| *length != content) {
+        let why = format!("the stream ended after {content} of {length} bytes of content");
+        return Err(Broken { kind: ErrorKind::Closed, why, unprocessed: false });
     }
     let mut verdict = wanted.checks.judge(code, content);
     if verdict.is_ok()
@@ -357,6 +494,11 @@ async fn exchange(
         verdict = checker.end(&wanted.checks);
     }
     Ok(Answer { code, first_byte, verdict })
+}
+
+/// The length that the head of an answer announces.
+fn content_length<B>(response: &hyper::Response<B>) -> Option<u64> {
+    response.headers().get(hyper::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// An error with its causes: hyper has the details in the cause.

@@ -1,10 +1,13 @@
 //! Ends of connections and requests: closed, failed, timed out, abandoned.
 
-use super::conn::{State, Stream};
+use super::conn::State;
 use super::engine::{Engine, Stage};
-use super::open::Unopened;
 use super::plan::Pace;
+use super::stream::{Stream, Unopened};
 use crate::report::ErrorKind;
+
+/// How long an address of a name may take when another one answers, nanoseconds (RFC 8305 §5).
+const OTHERS_ANSWER: u64 = 250_000_000;
 
 impl Engine {
     /// The request has failed.
@@ -48,6 +51,7 @@ impl Engine {
         if let Some(extra) = &mut conn.extra {
             extra.behind.clear();
             extra.unsent.clear();
+            extra.unwritten = None;
         }
         self.pools[p].vacant.push(c);
     }
@@ -64,7 +68,16 @@ impl Engine {
             });
             return;
         }
-        if self.now.saturating_sub(conn.since) < timeout.min(whole) {
+        let since = self.now.saturating_sub(conn.since);
+        if conn.state == State::Opening && since >= OTHERS_ANSWER {
+            let p = self.conn_pool(c);
+            if self.pools[p].routes.is_slower(conn.aimed()) {
+                let why = "another address of the name answers".to_owned();
+                self.not_opened(c, Unopened { kind: ErrorKind::ConnectTimeout, why, other_address: false });
+                return;
+            }
+        }
+        if since < timeout.min(whole) {
             return;
         }
         match conn.state {
@@ -89,7 +102,7 @@ impl Engine {
         let (state, asked, now) = (conn.state, conn.asked, self.now);
         // A request that waits for its connection has no target yet.
         let request = (state != State::Opening).then_some(asked.request);
-        if conn.busy() {
+        if conn.busy() && !self.common.gate.door.is_shut() {
             let why = || "still on its way when the run ended".to_owned();
             self.pools[p].book.error(request, asked.intended, now, ErrorKind::Timeout, why);
             self.lose_behind(c, ErrorKind::Timeout, "still on its way when the run ended");

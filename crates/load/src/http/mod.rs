@@ -10,7 +10,7 @@
 //! counts from these times, whether a connection was free or not. **Closed loop**: each connection sends its next request after the
 //! answer and the think time.
 //!
-//! Modules: [`plan`], [`url`], [`check`] (conditions of answers), `moments` (the schedule), `open` (routes and TLS), [`run`]. The lane's
+//! Modules: [`plan`], [`url`], [`check`] (conditions of answers), `open` (routes and TLS), [`run`]. The lane's
 //! task is `engine`, with `stages` (of a run), `due` (requests to send) and `pacing` (number of handshakes at once). The course of one
 //! connection is in `opening`, `exchange` (requests), `answer` and `leave`; `book` has the records.
 //!
@@ -28,30 +28,24 @@ mod engine;
 mod exchange;
 mod h2;
 mod idle;
+mod interim;
 mod leave;
-pub(crate) mod moments;
 mod open;
 mod opening;
 mod pacing;
 mod pipeline;
+mod places;
 pub mod plan;
 mod pool;
 mod prepared;
 mod ready;
 pub mod run;
 mod stages;
+mod stream;
 pub mod url;
 
 pub use check::Checks;
 pub use choice::Think;
-pub use plan::{
-    AimLaw, BadPlan, Behaviour, Body, HttpAim, Pace, Phase, Plan, Pool, Request, Target, Version,
-};
+pub use plan::{AimLaw, BadPlan, Behaviour, Body, HttpAim, Pace, Plan, Pool, Request, Target, Version};
 pub use run::{HttpLoad, HttpOptions, HttpOutcome};
 pub use url::{BadUrl, Url};
-
-/// The time now, nanoseconds on the runtime's clock.
-#[inline]
-fn clock() -> u64 {
-    flowlane::precise_now().map_or(0, flowlane::Time::as_nanos)
-}

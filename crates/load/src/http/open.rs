@@ -5,17 +5,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use flowlane::{Bucket, Connect, ConnectError, Endpoint, FastOpen, SocketError, SocketOptions, TcpStream};
+use flowlane::{
+    Bucket, Connect, ConnectError, Endpoint, FastOpen, SocketError, SocketOptions, TcpStream, zone,
+};
 use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName, Trust};
 use flowlane_rss::{Flow, Protocol};
 use flowlane_stack::rng::Rng;
 
 use super::choice::Weighted;
-use super::clock;
-use super::conn::Stream;
+use super::places::Place;
 use super::plan::{AimLaw, BadPlan, HttpAim, Pool};
-use crate::clients::ClientRange;
+use super::stream::{Opened, Stream, Unopened};
 use crate::report::ErrorKind;
+use crate::run::clients::ClientRange;
+use crate::run::clock;
 
 /// First port to try when connections must hit a bucket of the target.
 const FIRST_PORT: u16 = 1024;
@@ -24,23 +27,6 @@ const TRIALS: u32 = 20_000;
 
 /// Hint in the message for a certificate that is not trusted.
 const HINT: &str = "certificate not believed (-k believes any, --ca FILE those in it): ";
-
-/// An established connection.
-pub(super) struct Opened {
-    pub(super) stream: Stream,
-    /// When the TCP handshake and, with TLS, the TLS handshake were complete.
-    pub(super) connected: u64,
-    pub(super) secured: u64,
-}
-
-/// A failed connection attempt.
-#[derive(Debug)]
-pub(super) struct Unopened {
-    pub(super) kind: ErrorKind,
-    pub(super) why: String,
-    /// Whether another of our addresses may work.
-    pub(super) other_address: bool,
-}
 
 /// TLS to one target. Sessions are not resumed: every handshake costs as much as a new client's.
 #[derive(Debug, Clone)]
@@ -96,14 +82,22 @@ pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Ope
             };
             // The hint comes first, since reports cut messages at the end.
             let hint = if e.is_untrusted() { HINT } else { "" };
-            let why = format!("{}: {hint}{e}", SocketAddr::from(connect.remote));
+            let why = format!("{}: {hint}{}", zone::show(connect.remote.into()), in_words(&e.to_string()));
             Err(Unopened { kind, why, other_address: false })
         }
     }
 }
 
+/// The error of a handshake, in words where rustls has a name only.
+fn in_words(error: &str) -> String {
+    if error.contains("InvalidContentType") {
+        return "the server does not speak TLS on this port: is http:// meant?".to_owned();
+    }
+    error.to_owned()
+}
+
 fn unopened(e: SocketError, connect: &Connect) -> Unopened {
-    let remote = SocketAddr::from(connect.remote);
+    let remote = zone::show(connect.remote.into());
     let other_address = matches!(
         e,
         SocketError::Connect(ConnectError::NoPort | ConnectError::OtherLane(_) | ConnectError::InUse)
@@ -126,7 +120,7 @@ fn unopened(e: SocketError, connect: &Connect) -> Unopened {
 /// Chooses target and client address of each connection of a pool in this lane.
 #[derive(Debug)]
 pub(super) struct Routes {
-    targets: Vec<Vec<SocketAddr>>,
+    targets: Vec<Place>,
     weights: Weighted,
     /// Whether all targets have the same weight and are used in turn.
     even: bool,
@@ -135,11 +129,18 @@ pub(super) struct Routes {
     /// Index of the next client address over all ranges.
     client: u128,
     options: SocketOptions,
-    aim: Option<Aimed>,
+    aim: Option<Buckets>,
+}
+
+/// Where a connection goes: a target and which of its addresses, by their indices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Aimed {
+    pub(super) target: u16,
+    pub(super) address: u8,
 }
 
 #[derive(Debug)]
-struct Aimed {
+struct Buckets {
     aim: HttpAim,
     zipf: Weighted,
     next: u64,
@@ -157,7 +158,7 @@ impl Routes {
             let n = aim.rss.buckets.len();
             let power = if let AimLaw::Zipf(power) = aim.law { power } else { 0.0 };
             let zipf = Weighted::new((1..=n).map(|k| (k as f64).powf(-power)));
-            Aimed { aim: aim.clone(), zipf, next: lane as u64, began: 0 }
+            Buckets { aim: aim.clone(), zipf, next: lane as u64, began: 0 }
         };
         let fast_open = if pool.fast_open { FastOpen::Cookie } else { FastOpen::Off };
         Self {
@@ -166,7 +167,7 @@ impl Routes {
             turn: lane,
             client: addresses / lanes as u128 * lane as u128,
             ranges: pool.clients.clone(),
-            targets: pool.targets.iter().map(|t| t.addresses.clone()).collect(),
+            targets: pool.targets.iter().map(|t| Place::new(&t.addresses)).collect(),
             options: SocketOptions {
                 nodelay: true,
                 recv_buffer: slow,
@@ -177,11 +178,11 @@ impl Routes {
         }
     }
 
-    /// The next connection: index of the target, address and port. Fails if no client address and port reach a bucket of the target.
-    pub(super) fn next(&mut self, now: u64, rng: &mut Rng) -> Result<(u16, Connect), Unopened> {
+    /// The next connection: the target and its address, by their indices, and where it goes. Fails if no client address and port reach a
+    /// bucket of the target.
+    pub(super) fn next(&mut self, now: u64, rng: &mut Rng) -> Result<(Aimed, Connect), Unopened> {
         let target = if self.even { self.turn % self.targets.len() } else { self.weights.pick(rng) };
-        let addresses = &self.targets[target];
-        let remote = addresses[self.turn / self.targets.len() % addresses.len()];
+        let (address, remote) = self.targets[target].next(self.turn / self.targets.len());
         self.turn = self.turn.wrapping_add(1);
         let local_ip = self.client_for(remote);
         let connect =
@@ -190,7 +191,39 @@ impl Routes {
             Some(_) => self.aimed(connect, now, rng)?,
             None => connect,
         };
-        Ok((target as u16, connect))
+        Ok((Aimed { target: target as u16, address }, connect))
+    }
+
+    /// A connection stands.
+    pub(super) fn stands(&mut self, at: Aimed) {
+        self.targets[usize::from(at.target)].stands(at.address);
+    }
+
+    /// A connection failed; whether another address of its target is to be tried in its place.
+    pub(super) fn failed(&mut self, at: Aimed, kind: ErrorKind) -> bool {
+        self.targets[usize::from(at.target)].failed(at.address, kind)
+    }
+
+    /// Whether an address that has not answered yet need not be waited for, since another one answers.
+    pub(super) fn is_slower(&self, at: Aimed) -> bool {
+        self.targets[usize::from(at.target)].is_slower(at.address)
+    }
+
+    /// Whether every address of every target is given up.
+    pub(super) fn all_given_up(&self) -> bool {
+        self.targets.iter().all(Place::is_given_up)
+    }
+
+    /// That nobody listens at any of them, in words.
+    pub(super) fn nobody_listens(&self) -> String {
+        let mut all = self.targets.iter().flat_map(Place::addresses);
+        let first = all.next().map_or_else(String::new, |address| format!(" at {address}"));
+        let others = match all.count() {
+            0 => String::new(),
+            1 => ", nor at the other address".to_owned(),
+            n => format!(", nor at the other {n} addresses"),
+        };
+        format!("nothing listens{first}{others}: connection refused")
     }
 
     /// The next client address of the target's family.
@@ -242,7 +275,7 @@ impl Routes {
     }
 }
 
-impl Aimed {
+impl Buckets {
     /// The target's bucket of the next connection.
     fn bucket(&mut self, now: u64, rng: &mut Rng) -> Bucket {
         let n = self.aim.rss.buckets.len() as u64;
@@ -265,6 +298,13 @@ impl Aimed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_without_tls_is_said_in_words() {
+        let rustls = "received corrupt message of type InvalidContentType";
+        assert!(in_words(rustls).contains("does not speak TLS"));
+        assert_eq!(in_words("handshake failed"), "handshake failed");
+    }
 
     #[test]
     fn what_this_machine_has_no_more_of_is_local() {

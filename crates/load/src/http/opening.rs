@@ -4,10 +4,13 @@ use std::task::Poll;
 
 use flowlane_http::h1::ResponseReader;
 
-use super::conn::{Asked, LIMITS, State, Stream};
+use super::conn::{InFlight, LIMITS, State};
 use super::engine::{Engine, Stage};
-use super::open::{Opened, Unopened, begin, open};
+use super::open::{Aimed, begin, open};
 use super::plan::Behaviour;
+use super::stream::{Opened, Stream, Unopened};
+use crate::report::ErrorKind;
+use crate::run::door::Refusal;
 
 /// Time after which a SYN-only attempt is aborted, nanoseconds.
 const SYN_GONE: u64 = 1_000_000;
@@ -56,12 +59,12 @@ impl Engine {
         pool.opening += u32::from(wanted.is_none());
         conn.asked.intended = wanted.unwrap_or(0);
         match pool.routes.next(now, &mut self.rng) {
-            Ok((target, connect)) => {
-                conn.target = target;
+            Ok((Aimed { target, address }, connect)) => {
+                (conn.target, conn.address) = (target, address);
                 let mut first: &[u8] = &[];
                 if fast_open && conn.wanted {
                     let request = pool.plan.requests.pick(&mut self.rng) as u16;
-                    conn.asked = Asked { intended: conn.asked.intended, sent: now, request };
+                    conn.asked = InFlight { intended: conn.asked.intended, sent: now, request };
                     first = pool.plan.prepared(target, conn.asked.request).first(true);
                 }
                 conn.stream = match &pool.plan.secure[usize::from(target)] {
@@ -96,6 +99,8 @@ impl Engine {
         let p = self.conn_pool(c);
         let pool = &mut self.pools[p];
         let conn = &mut self.conns[c as usize];
+        pool.routes.stands(conn.aimed());
+        self.common.gate.door.opens();
         let tls = matches!(opened.stream, Stream::Tls(_));
         let begun = conn.since;
         let (connect, secure) = (opened.connected - conn.since, opened.secured - opened.connected);
@@ -149,14 +154,43 @@ impl Engine {
             pool.book.named(now, "ports-tried-again");
         }
         conn.state = State::Vacant;
+        if pool.routes.failed(conn.aimed(), kind) {
+            // Another address of the name is tried in its place; this is no failure of the run.
+            pool.connections_left = pool.connections_left.saturating_add(1);
+            self.open(c, wanted.then_some(intended));
+            return;
+        }
         pool.vacant.push(c);
+        if kind == ErrorKind::Refused && self.is_shut_out(p) {
+            return;
+        }
+        let pool = &mut self.pools[p];
         pool.hold = now + HOLD;
+        let conn = &self.conns[c as usize];
         pool.pacing.failed(now, now.saturating_sub(conn.since));
         if wanted {
             // The request failed with the connection; it counts once.
             pool.book.request_not_connected(intended, now, kind, why);
         } else {
             pool.book.not_connected(now, kind, why);
+        }
+    }
+
+    /// After a refusal: whether it need not be counted, since the run has ended for it. A run all of whose targets refuse before anything was
+    /// ever connected ends with the first refusal: nobody listens there.
+    fn is_shut_out(&mut self, p: usize) -> bool {
+        let all = self.pools.iter().all(|pool| pool.count == 0 || pool.routes.all_given_up());
+        if !all || self.pools[p].plan.pool.behaviour == Behaviour::SynOnly {
+            return false;
+        }
+        match self.common.gate.door.refuses() {
+            Refusal::First => {
+                self.failure = Some(self.pools[p].routes.nobody_listens());
+                self.common.gate.stop();
+                false
+            }
+            Refusal::Again => true,
+            Refusal::Later => false,
         }
     }
 }

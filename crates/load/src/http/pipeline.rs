@@ -6,7 +6,7 @@
 use std::task::Poll;
 
 use super::check::Checker;
-use super::conn::{Asked, State};
+use super::conn::{InFlight, State};
 use super::engine::{Engine, Stage};
 use crate::report::ErrorKind;
 
@@ -35,7 +35,7 @@ impl Engine {
             bytes.extend_from_slice(prepared.first(conn.last));
             let sent = self.now;
             pool.book.sent(request, intended, intended.max(conn.since), sent, 0);
-            conn.extra().behind.push_back(Asked { intended, sent, request });
+            conn.extra().behind.push_back(InFlight { intended, sent, request });
             self.take_moment(p);
         }
         self.conns[c as usize].extra().unsent = bytes;

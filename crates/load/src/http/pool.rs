@@ -7,11 +7,12 @@ use flowlane_stack::rng::Rng;
 use super::book::Book;
 use super::choice::Weighted;
 use super::idle::Idle;
-use super::moments::Moments;
 use super::open::{Routes, Secure};
 use super::pacing::Pacing;
-use super::plan::{Behaviour, Pace, Phase, Pool, Version};
+use super::plan::{Behaviour, Pace, Pool, Version};
 use super::prepared::Prepared;
+use crate::run::moments::Moments;
+use crate::run::timeline::Phase;
 
 /// Interval of a burst of new connections, nanoseconds.
 pub(super) const BURST_EVERY: u64 = 10_000_000;

@@ -1,7 +1,7 @@
 //! Requests as bytes, built once before the run: for each target and request, with and without `Connection: close`.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
@@ -21,6 +21,8 @@ pub(super) struct Prepared {
     last: Arc<[u8]>,
     /// A body that is too large to follow the head.
     body: Body,
+    /// The body for HTTP/2, once it was asked for.
+    whole: OnceLock<Bytes>,
     /// Whether the answer has no body (HEAD).
     pub(super) to_head: bool,
 }
@@ -45,6 +47,7 @@ impl Prepared {
             head: bytes(false),
             last: bytes(true),
             body: if small.is_some() { Body::None } else { request.body.clone() },
+            whole: OnceLock::new(),
             to_head: request.method == "HEAD",
         })
     }
@@ -65,12 +68,13 @@ impl Prepared {
         for (name, value) in request.headers.iter().filter(|(n, _)| !n.eq_ignore_ascii_case("host")) {
             builder = builder.header(name, value);
         }
-        let body = match &request.body {
+        // Made once: requests share it.
+        let body = self.whole.get_or_init(|| match &request.body {
             Body::None => Bytes::new(),
             Body::Bytes(bytes) => Bytes::copy_from_slice(bytes),
             Body::Generated(length) => (0..*length).map(|i| pattern_at(i as usize)).collect(),
-        };
-        builder.body(http_body_util::Full::new(body)).map_err(|e| e.to_string())
+        });
+        builder.body(http_body_util::Full::new(body.clone())).map_err(|e| e.to_string())
     }
 
     /// Its length on the wire.

@@ -7,23 +7,20 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
 
 use super::choice::Weighted;
-use super::clock;
 use super::engine::Engine;
 use super::open::Secure;
 use super::plan::{BadPlan, Plan, Pool, Version};
 use super::pool::{PoolPlan, share};
 use super::prepared::prepare;
 use crate::report::{LaneRecord, Snapshot};
-use crate::timeline;
-
-/// Time between the last lane being ready and the first request, nanoseconds.
-const RUN_UP: u64 = 2_000_000;
+use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
+use crate::run::timeline;
 
 /// State shared by the lanes of a run.
 #[derive(Debug)]
@@ -32,18 +29,14 @@ pub(super) struct Common {
     pub(super) pools: Vec<Arc<PoolPlan>>,
     /// Number of lanes of the host, and of those with connections.
     pub(super) lanes: usize,
-    active: usize,
-    ready: AtomicUsize,
-    /// Start time, nanoseconds; 0 until all lanes are ready.
-    pub(super) start: AtomicU64,
-    stop: AtomicBool,
+    pub(super) gate: Gate,
     /// Whether workers poll shortly before a request is due.
     pub(super) exact: bool,
     /// How late requests may be sent so that several are sent together, nanoseconds.
     pub(super) slack: u64,
     /// Established connections of each lane, before the start.
     standing: Vec<AtomicU64>,
-    outcomes: Mutex<Sender<LaneResult>>,
+    pub(super) outcomes: Outcomes<LaneResult>,
     snapshots: Option<SyncSender<Snapshot>>,
 }
 
@@ -57,15 +50,6 @@ pub(super) struct LaneResult {
 }
 
 impl Common {
-    #[inline]
-    pub(super) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
     /// Publishes the number of established connections of a lane.
     pub(super) fn stand(&self, bucket: u16, connections: u64) {
         if let Some(standing) = self.standing.get(usize::from(bucket)) {
@@ -73,16 +57,9 @@ impl Common {
         }
     }
 
-    /// A lane is ready; the last one sets the start time.
-    pub(super) fn arrived(&self) {
-        if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active {
-            self.start.store(clock() + RUN_UP, Ordering::Release);
-        }
-    }
-
     /// The share of the nominal load at this time.
     pub(super) fn factor(&self, now: u64) -> f64 {
-        let mut at = self.start.load(Ordering::Relaxed);
+        let mut at = self.gate.start().unwrap_or_default();
         for phase in &self.plan.phases {
             let length = phase.duration.as_nanos() as u64;
             if now < at + length {
@@ -96,11 +73,6 @@ impl Common {
 
     pub(super) fn snapshots(&self) -> Option<SyncSender<Snapshot>> {
         self.snapshots.clone()
-    }
-
-    pub(super) fn done(&self, result: LaneResult) {
-        // An error means that the receiver has stopped waiting.
-        let _ = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).send(result);
     }
 }
 
@@ -152,18 +124,15 @@ impl HttpLoad {
             plan.pools.iter().map(|p| share(p.connections as u64, lane, lanes)).sum()
         };
         let active = (0..lanes).filter(|lane| connections(*lane) > 0).count();
-        let (to, outcomes) = channel();
+        let (to, outcomes) = Outcomes::new();
         let common = Common {
             pools,
             lanes,
-            active,
-            ready: AtomicUsize::new(0),
-            start: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
+            gate: Gate::new(active),
             exact: options.exact,
             slack: options.slack.as_nanos() as u64,
             standing: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
-            outcomes: Mutex::new(to),
+            outcomes: to,
             snapshots: options.snapshots,
             plan,
         };
@@ -173,23 +142,17 @@ impl HttpLoad {
     /// The main function of the lanes of the host that is to run it.
     pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
         let common = self.common.clone();
-        move || {
-            let common = common.clone();
-            Box::pin(async move {
-                let Ok(here) = flowlane::current() else { return };
-                let lane = usize::from(here.bucket.0);
-                let connections: u64 =
-                    common.plan.pools.iter().map(|p| share(p.connections as u64, lane, common.lanes)).sum();
-                if connections > 0 {
-                    Engine::new(common, here.bucket.0).await;
-                }
-            })
-        }
+        gate::main(move |bucket| {
+            let (common, lane) = (common.clone(), usize::from(bucket));
+            let shares = common.plan.pools.iter().map(|p| share(p.connections as u64, lane, common.lanes));
+            let connections: u64 = shares.sum();
+            (connections > 0).then(|| Engine::new(common, bucket))
+        })
     }
 
     /// Ends the run. Its lanes notice soon, and still wait a short time for outstanding answers.
     pub fn stop(&self) {
-        self.common.stop();
+        self.common.gate.stop();
     }
 
     /// While connections are opened in advance: the number established, and the number to open. `None` once requests are sent, and if
@@ -199,7 +162,7 @@ impl HttpLoad {
         let plan = &self.common.plan;
         let first = plan.pools.iter().filter(|p| p.connects_first());
         let wanted: u64 = first.map(|p| p.connections as u64).sum();
-        let begun = self.common.start.load(Ordering::Relaxed) != 0;
+        let begun = self.common.gate.start().is_some();
         let standing = self.common.standing.iter().map(|n| n.load(Ordering::Relaxed)).sum();
         (!begun && wanted > 0).then_some((standing, wanted))
     }
@@ -209,29 +172,15 @@ impl HttpLoad {
         let plan = &self.common.plan;
         // The run, draining, and as much again for a busy machine. Lanes limit the time of connecting
         // themselves: they continue as long as there is progress.
-        let patience = plan.duration() + plan.timeout * 2 + plan.waiting * 2 + Duration::from_secs(60);
-        let mut begun = Instant::now();
-        let (mut lanes, mut interrupted) = (Vec::new(), false);
-        while lanes.len() < self.common.active && begun.elapsed() < patience {
-            match self.outcomes.recv_timeout(every) {
-                Ok(lane) => lanes.push(lane),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if !interrupted && !tick() {
-                interrupted = true;
-                self.stop();
-            }
-            if !interrupted && self.common.start.load(Ordering::Relaxed) == 0 {
-                begun = Instant::now();
-            }
-        }
-        let missing = self.common.active - lanes.len();
+        let after = plan.duration() + plan.timeout * 2 + plan.waiting * 2 + Duration::from_secs(60);
+        let (gate, patience) = (&self.common.gate, Patience { before: None, after });
+        let (mut lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, &mut tick);
+        let missing = gate.active - lanes.len();
         let mut failure = lanes.iter_mut().find_map(|l| l.failure.take());
         if missing > 0 && failure.is_none() {
             failure = Some(format!("{missing} lanes of the generator did not end"));
         }
-        let start = self.common.start.load(Ordering::Relaxed);
+        let start = gate.start().unwrap_or_default();
         let end = lanes.iter().map(|l| l.end).max().unwrap_or(start);
         let ran = Duration::from_nanos(end.saturating_sub(start));
         let elapsed = if start == 0 { Duration::ZERO } else { ran.min(plan.duration()) };
@@ -252,7 +201,7 @@ fn records(lanes: Vec<LaneResult>) -> Vec<LaneRecord> {
 fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
     let http2 = matches!(pool.version, Version::Http2 { .. });
     let secure = |target: &super::plan::Target| {
-        target.url.https.then(|| Secure::new(&target.url.host, &pool.trust, http2)).transpose()
+        target.url.https.then(|| Secure::new(target.url.name(), &pool.trust, http2)).transpose()
     };
     let any = pool.targets.iter().any(|t| t.url.https);
     Ok(Arc::new(PoolPlan {

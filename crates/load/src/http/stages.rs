@@ -1,15 +1,14 @@
 //! The stages of a run in a lane: connect, wait for the other lanes, run, wait for answers, end.
 
-use std::sync::atomic::Ordering;
-
 use super::conn::Conn;
-use super::engine::{Engine, FIRSTS, HURRY, NOBODY, Stage, TICK};
+use super::engine::{Engine, FIRSTS, HURRY, NOBODY, Stage};
 use super::h2;
 use super::plan::Behaviour;
 use super::pool::PoolState;
 use super::run::LaneResult;
 use crate::report::Recorder;
-use crate::timeline;
+use crate::run::TICK;
+use crate::run::timeline;
 
 impl Engine {
     /// Opens connections before the first request, if connections are kept open.
@@ -33,7 +32,7 @@ impl Engine {
             self.stood = (standing, self.now);
         }
         let nobody = self.now - self.begun > NOBODY && !self.anybody();
-        if nobody || self.common.stopped() {
+        if nobody || self.common.gate.stopped() {
             return self.give_up();
         }
         // However many there are to open, as long as their number grows.
@@ -42,7 +41,7 @@ impl Engine {
             return next;
         }
         self.stage = Stage::Line;
-        self.common.arrived();
+        self.common.gate.arrive();
         self.line()
     }
 
@@ -55,12 +54,12 @@ impl Engine {
 
     /// Ends before the start: no connection could be established, or the run was stopped.
     fn give_up(&mut self) -> u64 {
-        if !self.common.stopped() {
+        if !self.common.gate.stopped() {
             self.failure = self.pools.iter().find_map(PoolState::first_error);
-            self.common.stop();
+            self.common.gate.stop();
         }
         if self.stage == Stage::Connect {
-            self.common.arrived();
+            self.common.gate.arrive();
         }
         self.begin(self.now);
         self.end();
@@ -69,12 +68,12 @@ impl Engine {
 
     /// Waits for the common start.
     pub(super) fn line(&mut self) -> u64 {
-        if self.common.stopped() {
+        if self.common.gate.stopped() {
             return self.give_up();
         }
-        let start = self.common.start.load(Ordering::Acquire);
-        if start == 0 || start > self.now {
-            return if start == 0 { self.now + 500_000 } else { start };
+        let Some(start) = self.common.gate.start() else { return self.now + 500_000 };
+        if start > self.now {
+            return start;
         }
         self.begin(start);
         let end = start + self.common.plan.duration().as_nanos() as u64;
@@ -125,7 +124,7 @@ impl Engine {
                 None => pool.book.asked_all(),
             }
             let Some(moments) = &mut pool.moments else { continue };
-            if pool.plan.pool.behaviour != Behaviour::Normal {
+            if pool.plan.pool.behaviour != Behaviour::Normal || self.common.gate.door.is_shut() {
                 continue;
             }
             let ours = !pool.idle.is_empty();
@@ -133,7 +132,7 @@ impl Engine {
             pool.requests_left -= moments.pass(end, most, |moment, n| book.unsent(moment, now, n, ours));
         }
         let mut waiting = self.common.plan.waiting.as_nanos() as u64;
-        if self.common.stopped() {
+        if self.common.gate.stopped() {
             waiting = waiting.min(HURRY);
         }
         let (limit, handshakes) = (now + waiting, now + waiting.min(HURRY));
@@ -165,12 +164,13 @@ impl Engine {
         }
         for pool in &mut self.pools {
             if let Some(shared) = pool.h2.take() {
+                self.failure = self.failure.take().or_else(|| shared.nobody_listens());
                 pool.book = shared.take_book();
             }
         }
         let now = self.now;
         let records = self.pools.iter_mut().filter_map(|pool| pool.book.finish(now)).collect();
         self.stage = Stage::Done;
-        self.common.done(LaneResult { records, end: now, failure: self.failure.take() });
+        self.common.outcomes.add(LaneResult { records, end: now, failure: self.failure.take() });
     }
 }

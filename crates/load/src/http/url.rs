@@ -1,20 +1,21 @@
-//! URLs of targets: `http://host:port/path?query`, `https://[fd00::1]/`, or `host:port` alone.
+//! URLs of targets: `http://host:port/path?query`, `https://[fd00::1]/`.
 //!
-//! The crate `http` parses them; this module also refuses credentials and port 0.
+//! The crate `http` parses them; this module also refuses credentials, port 0, a URL without a scheme, and numbers that are no address. So
+//! the value of an option that is not ours (`-q 100`) never becomes a target.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use hyper::Uri;
 
-use crate::resolve::resolve;
+use crate::resolve::{is_number, resolve};
 
 /// A target's URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     /// Whether to use TLS.
     pub https: bool,
-    /// Name or address, without brackets.
+    /// Name or address, without brackets; a link-local address has its zone, `fe80::1%eth0`.
     pub host: String,
     /// Port.
     pub port: u16,
@@ -40,16 +41,17 @@ impl FromStr for Url {
         }
         // A query may contain another URL.
         let named = |scheme: &str| scheme.bytes().all(|b| b.is_ascii_alphanumeric());
-        let whole = match text.split_once("://") {
-            Some((scheme, _)) if named(scheme) => text.to_owned(),
-            _ => format!("http://{text}"),
-        };
-        let https = match whole.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase()).as_deref() {
+        let scheme = text.split_once("://").map(|(scheme, _)| scheme).filter(|scheme| named(scheme));
+        let https = match scheme.map(str::to_ascii_lowercase).as_deref() {
+            None if is_plausible_host(text) => {
+                return Err(bad(&format!("a URL begins with its scheme: http://{text}")));
+            }
+            None => return Err(bad("no URL: http://HOST:PORT/PATH or https://... is needed")),
             Some("http") => false,
             Some("https") => true,
             _ => return Err(bad("only http:// and https:// are spoken")),
         };
-        let uri: Uri = whole.parse().map_err(|e| bad(&format!("no URL: {e}")))?;
+        let uri: Uri = text.parse().map_err(|e| bad(&format!("no URL: {e}")))?;
         let needed = || bad("host:port or [IPv6 address]:port is needed");
         let authority = uri.authority().ok_or_else(needed)?;
         if authority.as_str().contains('@') {
@@ -58,10 +60,15 @@ impl FromStr for Url {
         let host = authority.host();
         let port = authority.as_str().strip_prefix(host).ok_or_else(needed)?;
         let bare = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-            Some(inside) if inside.parse::<Ipv6Addr>().is_ok() => inside,
-            None if !host.is_empty() && !host.contains(['[', ']']) => host,
+            Some(inside) if without_zone(inside).parse::<Ipv6Addr>().is_ok() => inside,
+            None if !host.is_empty() && !host.contains(['[', ']', '%']) => host,
             _ => return Err(needed()),
         };
+        if is_number(bare) {
+            return Err(bad(&format!(
+                "'{bare}' is a number and no address: write all four parts, as 10.0.0.1"
+            )));
+        }
         let usual = if https { 443 } else { 80 };
         let port = match (port, port.strip_prefix(':').map(str::parse)) {
             ("", _) => usual,
@@ -72,17 +79,47 @@ impl FromStr for Url {
         // Without the fragment behind '#', which is not sent (RFC 9110 §4.2.5).
         let path = uri.path_and_query().map_or("/", |p| p.as_str());
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { https, host: bare.to_owned(), port, path })
+        // In a URI the sign before a zone may be written as %25 (RFC 6874 §2).
+        let host = match bare.split_once("%25") {
+            Some((ip, zone)) if !zone.is_empty() => format!("{ip}%{zone}"),
+            _ => bare.to_owned(),
+        };
+        Ok(Self { https, host, port, path })
     }
 }
 
+/// An address without its zone.
+fn without_zone(host: &str) -> &str {
+    host.split('%').next().unwrap_or_default()
+}
+
+/// Whether a text without a scheme looks like a host, so that the scheme is all that is missing.
+fn is_plausible_host(text: &str) -> bool {
+    let host = text.split(['/', '?', '#']).next().unwrap_or_default();
+    host.contains(['.', ':', '['])
+        && !host.starts_with('.')
+        && host.bytes().any(|b| b.is_ascii_alphanumeric())
+        || host.eq_ignore_ascii_case("localhost")
+}
+
 impl Url {
-    /// The value of the Host header: with the port only if it is not the default one.
+    /// The value of the Host header: with the port only if it is not the default one, and without the zone, which means something on this
+    /// machine only (RFC 6874 §4).
     #[must_use]
     pub fn authority(&self) -> String {
-        let host = match self.host.parse::<IpAddr>() {
-            Ok(IpAddr::V6(ip)) => format!("[{ip}]"),
-            _ => self.host.clone(),
+        self.authority_of(self.name())
+    }
+
+    /// The host as the server knows it: without a zone.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        without_zone(&self.host)
+    }
+
+    fn authority_of(&self, host: &str) -> String {
+        let host = match self.name().parse::<IpAddr>() {
+            Ok(IpAddr::V6(ip)) => format!("[{}]", host.replacen(self.name(), &ip.to_string(), 1)),
+            _ => host.to_owned(),
         };
         let usual = if self.https { 443 } else { 80 };
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
@@ -107,7 +144,13 @@ impl Url {
 
 impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}{}", if self.https { "https" } else { "http" }, self.authority(), self.path)
+        write!(
+            f,
+            "{}://{}{}",
+            if self.https { "https" } else { "http" },
+            self.authority_of(&self.host),
+            self.path
+        )
     }
 }
 
@@ -120,9 +163,14 @@ mod tests {
         for (text, shown) in [
             ("http://a.example", "http://a.example/"),
             ("https://a.example:443/x?y=1#z", "https://a.example/x?y=1"),
-            ("localhost:8080", "http://localhost:8080/"),
+            ("http://localhost:8080", "http://localhost:8080/"),
+            ("http://10.0.0.1:8080", "http://10.0.0.1:8080/"),
+            ("http://3.example.com", "http://3.example.com/"),
             ("HTTP://[fd00::1]:81/p", "http://[fd00::1]:81/p"),
             ("https://[::1]", "https://[::1]/"),
+            ("http://[fe80::1%eth0]:81/p", "http://[fe80::1%eth0]:81/p"),
+            ("http://[fe80:0::1%25eth0]/", "http://[fe80::1%eth0]/"),
+            ("http://[fe80::1%25]/", "http://[fe80::1%25]/"),
             ("http://h?q", "http://h/?q"),
         ] {
             assert_eq!(text.parse::<Url>().unwrap().to_string(), shown, "{text}");
@@ -142,12 +190,52 @@ mod tests {
             "http://a b/",
             "http://[zz]/",
             "http://[::1]x/",
+            "http://[zz%eth0]/",
+            "http://a%eth0/",
             "http://a:1:2/",
             "http://a/\r\nX: y",
         ] {
             let error = text.parse::<Url>().unwrap_err().to_string();
             assert!(!error.trim_start_matches(&format!("'{text}'")).contains('\n'), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn what_was_not_meant_as_a_target_is_none() {
+        // The values of options that other programs have, and what the resolver would take for an address: 100 is 0.0.0.100.
+        for text in [
+            "100",
+            "10s",
+            "true",
+            "a",
+            "-",
+            "1.5",
+            "http://100/",
+            "http://0x7f000001",
+            "http://127.1:80/",
+            "http://1.2.3",
+        ] {
+            let error = text.parse::<Url>().unwrap_err().to_string();
+            assert!(
+                error.contains("no URL") || error.contains("is a number") || text == "1.5",
+                "{text}: {error}"
+            );
+        }
+        for text in ["localhost:8080", "127.0.0.1:80/x", "[::1]:80", "a.example/?u=http://b/", "localhost"] {
+            let error = text.parse::<Url>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("http://{text}")), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_zone_is_for_this_machine_and_not_for_the_server() {
+        let url: Url = "http://[fe80::1%lo]:81/".parse().unwrap();
+        assert_eq!((url.authority().as_str(), url.name()), ("[fe80::1]:81", "fe80::1"));
+        let found = url.resolve().unwrap();
+        assert!(matches!(found[..], [SocketAddr::V6(v6)] if v6.scope_id() != 0), "{found:?}");
+        let url: Url = "http://[fe80::1%nosuch0]:81/".parse().unwrap();
+        let said = url.resolve().unwrap_err().to_string();
+        assert!(said.contains("nosuch0") && !said.contains('\n'), "{said}");
     }
 
     #[test]

@@ -6,14 +6,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use flowlane::metrics::steering::QueueSteering;
 
 use super::model::{
-    Asked, Counts, Ended, HomePorts, Lane, Part, Phase, Rates, Run, Setup, SlipVerdict, VERSION, rounded,
+    Counts, Ended, HomePorts, Lane, Part, Phase, Rates, RequestFigures, Run, Setup, SlipVerdict, VERSION,
+    rounded,
 };
 use super::recorder::{LaneRecord, Spectra};
 use super::series::{Slot, points};
 use super::times::Times;
 use super::usage::{Generator, Usage};
-use super::{parts, periods};
-use crate::threshold::Threshold;
+use super::{late, parts, periods};
+use crate::report::threshold::Threshold;
 
 /// Description of a pool, besides its counts.
 #[derive(Debug, Clone, Default)]
@@ -141,8 +142,10 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
     let everything: Vec<&LaneRecord> = records.iter().collect();
     let total = part("total".to_owned(), &everything, &about);
     let nanos = |time: Duration| time.as_nanos() as u64;
-    let slip =
-        SlipVerdict::of(&total, about.setup.open_loop, about.slip_budget.map(nanos), nanos(about.slack));
+    // A run that could not begin had no schedule to keep.
+    let begun = about.failure.is_none() || total.counts.answered > 0;
+    let judged = about.setup.open_loop && begun;
+    let slip = SlipVerdict::of(&total, judged, about.slip_budget.map(nanos), nanos(about.slack));
     let seconds = rounded(about.elapsed.as_secs_f64());
     let phases = if about.phases.is_empty() {
         vec![Phase { name: "hold".to_owned(), to_seconds: seconds, measured: true, ..Phase::default() }]
@@ -181,10 +184,14 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
 impl Run {
     /// Evaluates slip, failures and thresholds, and lists what was missed.
     fn judge(&mut self, thresholds: &[Threshold], goal: Option<Goal>) {
+        let begun = self.failed.is_empty() || self.total.counts.answered > 0;
         if !self.slip.kept {
-            self.failed.push(format!("the schedule was not kept: {}", self.slip.words()));
+            let words = format!("the schedule was not kept: {}", self.slip.words());
+            self.failed.push(format!("{words}; {}", late::cause(self)));
         }
         let failed = self.total.counts.failed;
+        // Where nothing was answered because the run could not begin, its reason says all there is.
+        let goal = goal.filter(|_| begun);
         if goal.is_some() && failed > 0 && !thresholds.iter().any(Threshold::is_about_all_errors) {
             let tried = self.total.counts.tried();
             self.failed.push(format!(
@@ -212,6 +219,12 @@ impl Run {
         self.ok = self.failed.is_empty();
     }
 
+    /// Whether the run missed its schedule and nothing else: the generator was slow, not what it measured.
+    #[must_use]
+    pub fn only_slipped(&self) -> bool {
+        !self.slip.kept && self.failed.len() == 1
+    }
+
     /// What was missed, in one line.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
@@ -231,10 +244,14 @@ fn with_figures(mut phases: Vec<Phase>, records: &[LaneRecord], run: f64) -> Vec
 }
 
 /// A pool's requests with the figures of each.
-fn asked(names: &[String], records: &[&LaneRecord], measured: Duration) -> Vec<Asked> {
+fn asked(names: &[String], records: &[&LaneRecord], measured: Duration) -> Vec<RequestFigures> {
     let figures =
         |i: usize| parts::figures(records.iter().map(|r| r.parts.requests.get(i)), measured.as_secs_f64());
-    names.iter().enumerate().map(|(i, name)| Asked { name: name.clone(), figures: figures(i) }).collect()
+    names
+        .iter()
+        .enumerate()
+        .map(|(i, name)| RequestFigures { name: name.clone(), figures: figures(i) })
+        .collect()
 }
 
 fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {

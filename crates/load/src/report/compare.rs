@@ -10,6 +10,10 @@
 //!   would differ. The other side's runs do not show it either if the machine is sometimes disturbed: one disturbed run against three
 //!   undisturbed ones was taken for a difference in eleven of a hundred comparisons.
 //!
+//! **Too few runs.** Three runs that differ by factors leave an interval from nothing to a million, which says nothing, least of all that
+//! there is no difference. Where a difference of four times either way is within the interval, there is no finding and no interval, but the
+//! number of runs that would tell.
+//!
 //! **Joint confidence.** The confidence holds for all compared metrics together: with `m` metrics each interval has the confidence
 //! `1 - (1 - confidence) / m` (Bonferroni's inequality). So at 95 % at most one in twenty comparisons of equal programs finds a
 //! difference in any metric. Fewer metrics give narrower intervals.
@@ -133,9 +137,12 @@ pub struct Compared {
     /// B / A.
     pub ratio: f64,
     /// Confidence interval of the true ratio; the confidence holds jointly for all metrics compared in one call. `None` with one run on a
-    /// side.
+    /// side, and with too few to say anything.
     #[serde(flatten)]
     pub bounds: Option<Bounds>,
+    /// With too few runs: how many of each side would tell, if they vary as these do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs_needed: Option<usize>,
     /// How the runs were compared.
     pub method: Method,
     /// The result.
@@ -144,7 +151,7 @@ pub struct Compared {
 
 /// Options of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wish {
+pub struct CompareOptions {
     /// Joint confidence of all intervals of one comparison, 0.5 to 0.999.
     pub confidence: f64,
     /// Differences of at most this share are neglected: 0.02 is 2 %.
@@ -155,7 +162,7 @@ pub struct Wish {
     pub seed: u64,
 }
 
-impl Default for Wish {
+impl Default for CompareOptions {
     fn default() -> Self {
         Self { confidence: 0.95, neglect: 0.0, draws: 10_000, seed: 1 }
     }
@@ -163,7 +170,7 @@ impl Default for Wish {
 
 /// Compares the metrics that every run has, in the order of `metrics`.
 #[must_use]
-pub fn compare(metrics: &[Metric], a: &[Run], b: &[Run], wish: &Wish) -> Vec<Compared> {
+pub fn compare(metrics: &[Metric], a: &[Run], b: &[Run], wish: &CompareOptions) -> Vec<Compared> {
     let logarithms = |metric: Metric, runs: &[Run]| -> Option<Vec<f64>> {
         let values: Option<Vec<f64>> = runs.iter().map(|r| metric.of_run(r).map(f64::ln)).collect();
         values.filter(|v| !v.is_empty())
@@ -171,21 +178,32 @@ pub fn compare(metrics: &[Metric], a: &[Run], b: &[Run], wish: &Wish) -> Vec<Com
     let measured: Vec<(Metric, Vec<f64>, Vec<f64>)> =
         metrics.iter().filter_map(|m| Some((*m, logarithms(*m, a)?, logarithms(*m, b)?))).collect();
     let each = 1.0 - (1.0 - wish.confidence) / measured.len().max(1) as f64;
-    let wish = Wish { confidence: each, ..*wish };
+    let wish = CompareOptions { confidence: each, ..*wish };
     measured.into_iter().map(|(metric, xs, ys)| compare_one(metric, &xs, &ys, &wish)).collect()
 }
 
-fn compare_one(metric: Metric, xs: &[f64], ys: &[f64], wish: &Wish) -> Compared {
+fn compare_one(metric: Metric, xs: &[f64], ys: &[f64], wish: &CompareOptions) -> Compared {
     let (mean_a, mean_b) = (interval::mean(xs), interval::mean(ys));
     let (method, found) = match interval::of_runs(xs, ys, wish, &mut Rng::new(wish.seed)) {
         Some((method, found)) => (method, Some(found)),
         None => (Method::OneRun, None),
     };
-    let bounds = found.map(|(low, high)| Bounds { low: low.exp(), high: high.exp() });
-    let finding = bounds.map_or(Finding::NotJudged, |b| finding(metric, b.low, b.high, wish.neglect));
+    let mut bounds = found.map(|(low, high)| Bounds { low: low.exp(), high: high.exp() });
+    let mut finding = bounds.map_or(Finding::NotJudged, |b| finding(metric, b.low, b.high, wish.neglect));
+    let mut runs_needed = None;
+    if finding == Finding::NoDifferenceShown
+        && let Some((low, high)) = found
+        && high - low > TOO_WIDE.ln()
+    {
+        runs_needed = Some(interval::runs_needed(xs, ys, method, wish));
+        (bounds, finding) = (None, Finding::NotJudged);
+    }
     let ratio = (mean_b - mean_a).exp();
-    Compared { metric, a: mean_a.exp(), b: mean_b.exp(), ratio, bounds, method, finding }
+    Compared { metric, a: mean_a.exp(), b: mean_b.exp(), ratio, bounds, runs_needed, method, finding }
 }
+
+/// An interval whose ends differ by this factor, without a finding, says nothing.
+const TOO_WIDE: f64 = 4.0;
 
 fn finding(metric: Metric, low: f64, high: f64, neglect: f64) -> Finding {
     let more = low > 1.0 + neglect;

@@ -57,7 +57,7 @@ impl Now {
     }
 
     /// Adds the rates of a lane, from its snapshot before.
-    fn add_rates(&mut self, now: &Snapshot, before: &Said) {
+    fn add_rates(&mut self, now: &Snapshot, before: &Before) {
         let seconds = now.nanos.saturating_sub(before.nanos) as f64 / 1e9;
         let rate =
             |now: u64, then: u64| if seconds > 0.0 { now.saturating_sub(then) as f64 / seconds } else { 0.0 };
@@ -95,7 +95,7 @@ impl Frame {
 
 /// Counts of the snapshot before the newest.
 #[derive(Debug, Clone, Copy, Default)]
-struct Said {
+struct Before {
     nanos: u64,
     sent: u64,
     answered: u64,
@@ -110,7 +110,7 @@ const SILENT: u64 = 1_500_000_000;
 #[derive(Debug, Default)]
 pub struct Live {
     /// The newest snapshot of each lane and pool, and the counts before it.
-    lanes: BTreeMap<(u16, usize), (Snapshot, Said)>,
+    lanes: BTreeMap<(u16, usize), (Snapshot, Before)>,
     slots: BTreeMap<(u16, usize), Vec<Slot>>,
     /// All latencies of the whole seconds so far, if they are wanted.
     latencies: Option<Histogram>,
@@ -154,7 +154,7 @@ impl Live {
         slots.sort_by_key(|s| s.from);
         let newest = slots.last().map_or(0, |s| s.from);
         slots.retain(|s| s.from + PAST > newest);
-        let said = self.lanes.get(&key).map_or(Said::default(), |(s, _)| Said {
+        let said = self.lanes.get(&key).map_or(Before::default(), |(s, _)| Before {
             nanos: s.nanos,
             sent: s.sent,
             answered: s.answered,

@@ -17,6 +17,7 @@ pub mod compare;
 pub mod files;
 pub mod html;
 pub mod kinds;
+mod late;
 pub mod live;
 pub mod model;
 mod parts;
@@ -25,6 +26,7 @@ pub mod recorder;
 pub mod series;
 pub mod tally;
 pub mod text;
+pub mod threshold;
 pub mod times;
 pub mod usage;
 
@@ -36,7 +38,8 @@ pub use parts::PhaseSpan;
 pub use periods::Period;
 pub use recorder::{LaneRecord, Recorder, Sample, Snapshot, Span};
 pub use tally::Tally;
-pub use times::Times;
+pub use threshold::Threshold;
+pub use times::{Times, histogram};
 pub use usage::Usage;
 
 #[cfg(test)]

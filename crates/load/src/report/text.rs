@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use flowlane::metrics::steering;
 
+use super::late;
 use super::live::Frame;
 use super::model::{Counts, Ended, Figures, Part, Point, Run};
 use super::times::Times;
@@ -20,16 +21,7 @@ const WIDTH: usize = 80;
 /// Untrusted text for one line of a terminal: control characters and characters that change the writing direction are escaped.
 #[must_use]
 pub fn plain(text: &str) -> String {
-    let unsafe_here = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars()
-        .flat_map(|c| {
-            let escaped: Vec<char> = if unsafe_here(c) { c.escape_default().collect() } else { vec![c] };
-            escaped
-        })
-        .collect()
+    flowlane_sys::words::legible(text)
 }
 
 /// Bytes with a decimal unit: `1.23 MB`.
@@ -378,6 +370,12 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
     }
     if run.slip.judged && run.slip.kept {
         wrapped(out, &format!("schedule: kept; {}", run.slip.words()))?;
+        if run.slip.is_most_of(&run.total) {
+            wrapped(
+                out,
+                &format!("note: most of p99 is the generator's own lateness (slip); {}", late::cause(run)),
+            )?;
+        }
     }
     for period in &run.periods {
         wrapped(out, &format!("period: {}", period.words()))?;

@@ -1,4 +1,4 @@
-//! Resources of the generator: processor time and memory of this process, as counted by the kernel.
+//! Resources of the generator: processor time and memory of this process, and what kept it waiting, as counted by the kernel.
 
 use std::time::Duration;
 
@@ -18,6 +18,14 @@ pub struct Usage {
     pub memory: u64,
     /// Elapsed time in which it was used, if known; else 0.
     pub wall: Duration,
+    /// Time that its threads that are alive were ready and waited for a processor.
+    pub waited: Duration,
+    /// Time of all processors of the machine that its host took, if it is a virtual one.
+    pub stolen: Duration,
+    /// Time of all processors of the machine in which they were idle.
+    pub idle: Duration,
+    /// Processors that it may use; 0 if not known.
+    pub processors: usize,
 }
 
 impl Usage {
@@ -26,7 +34,10 @@ impl Usage {
     pub fn now() -> Self {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        Self::parse(&stat, &status)
+        let machine = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        let (idle, stolen) = of_machine(&machine);
+        let processors = std::thread::available_parallelism().map_or(0, usize::from);
+        Self { waited: waited(), idle, stolen, processors, ..Self::parse(&stat, &status) }
     }
 
     fn parse(stat: &str, status: &str) -> Self {
@@ -39,7 +50,7 @@ impl Usage {
         };
         let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap_or_default();
         let kilobytes: u64 = peak.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
-        Self { user: ticks(11), system: ticks(12), memory: kilobytes * 1024, wall: Duration::ZERO }
+        Self { user: ticks(11), system: ticks(12), memory: kilobytes * 1024, ..Self::default() }
     }
 
     /// The usage since `before`; memory is the peak.
@@ -48,10 +59,34 @@ impl Usage {
         Self {
             user: self.user.saturating_sub(before.user),
             system: self.system.saturating_sub(before.system),
+            waited: self.waited.saturating_sub(before.waited),
+            stolen: self.stolen.saturating_sub(before.stolen),
+            idle: self.idle.saturating_sub(before.idle),
             memory: self.memory,
             wall: self.wall,
+            processors: self.processors,
         }
     }
+}
+
+/// Time that the threads of this process waited for a processor (Documentation/scheduler/sched-stats.rst); 0 if the kernel does not count it.
+fn waited() -> Duration {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of_thread = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        text.split_ascii_whitespace().nth(1).and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
+    };
+    Duration::from_nanos(threads.map(of_thread).sum())
+}
+
+/// Idle time and steal of all processors, of `/proc/stat`.
+fn of_machine(stat: &str) -> (Duration, Duration) {
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
+    let ticks: Vec<u64> = all.split_ascii_whitespace().map(|n| n.parse().unwrap_or(0)).collect();
+    // More than a u32 holds, on many processors.
+    let at = |i: usize| Duration::from_millis(ticks.get(i).copied().unwrap_or(0).saturating_mul(10));
+    // user nice system idle iowait irq softirq steal
+    (at(3) + at(4), at(7))
 }
 
 impl Usage {
@@ -77,6 +112,18 @@ pub struct Generator {
     pub seconds: f64,
     /// Most resident memory, bytes.
     pub memory_bytes: u64,
+    /// Time that its threads were ready and waited for a processor, seconds.
+    #[serde(default)]
+    pub waited_seconds: f64,
+    /// Time that the host of a virtual machine took from all its processors, seconds.
+    #[serde(default)]
+    pub stolen_seconds: f64,
+    /// Time in which the machine's processors were idle, seconds.
+    #[serde(default)]
+    pub idle_seconds: f64,
+    /// Processors that the generator could use; 0 if not known.
+    #[serde(default)]
+    pub processors: usize,
 }
 
 impl Generator {
@@ -88,6 +135,10 @@ impl Generator {
             cpu_ns_per_answer: (cpu.as_nanos() as u64).checked_div(answered).unwrap_or(0),
             seconds: super::model::rounded(usage.wall.as_secs_f64()),
             memory_bytes: usage.memory,
+            waited_seconds: super::model::rounded(usage.waited.as_secs_f64()),
+            stolen_seconds: super::model::rounded(usage.stolen.as_secs_f64()),
+            idle_seconds: super::model::rounded(usage.idle.as_secs_f64()),
+            processors: usage.processors,
         }
     }
 }
@@ -105,5 +156,8 @@ mod tests {
         assert_eq!(usage.memory, 2 << 20);
         assert_eq!(Usage::parse("", ""), Usage::default());
         assert!(Usage::now().memory > 0);
+        let machine = "cpu  100 0 50 700 30 1 2 5 0 0\ncpu0 50 0 25 350 15 0 1 2 0 0\n";
+        assert_eq!(of_machine(machine), (Duration::from_millis(7300), Duration::from_millis(50)));
+        assert_eq!(of_machine(""), (Duration::ZERO, Duration::ZERO));
     }
 }

@@ -7,13 +7,12 @@ use flowlane_http::tls::Trust;
 
 use super::BadScenario;
 use super::file::{self, KeepAlive, Text};
-use crate::http::{
-    Behaviour, Body, Checks, Pace, Phase, Plan, Pool, Request, Target, Think, Url, Version, check,
-};
+use crate::http::{Behaviour, Body, Checks, Pace, Plan, Pool, Request, Target, Think, Url, Version, check};
+use crate::run::timeline::Phase;
 use crate::units;
 
 /// How a plan is made.
-pub(super) struct Wish<'a> {
+pub(super) struct ConvertOptions<'a> {
     /// In the place of all targets.
     pub(super) urls: &'a [Url],
     /// Names are resolved and files read.
@@ -27,7 +26,7 @@ type Result<T> = std::result::Result<T, BadScenario>;
 /// The text, for messages.
 struct Cx<'a> {
     text: &'a str,
-    wish: &'a Wish<'a>,
+    wish: &'a ConvertOptions<'a>,
 }
 
 impl Cx<'_> {
@@ -53,7 +52,7 @@ impl Cx<'_> {
     }
 }
 
-pub(super) fn plan(file: &file::File, text: &str, wish: &Wish<'_>) -> Result<Plan> {
+pub(super) fn plan(file: &file::File, text: &str, wish: &ConvertOptions<'_>) -> Result<Plan> {
     let cx = Cx { text, wish };
     let time = |t: Option<&Text>, default| Ok(cx.option(t, units::duration)?.unwrap_or(default));
     let rate = cx.option(file.rate.as_ref(), units::frequency)?;

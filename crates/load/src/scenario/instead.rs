@@ -51,7 +51,7 @@ impl Instead {
 /// Scales the length of phases; returns their length before.
 fn last(plan: &mut Plan, duration: Duration) -> Duration {
     let any = plan.phases.iter().any(|p| p.measured);
-    let stretched = |p: &crate::http::Phase| p.measured || !any;
+    let stretched = |p: &crate::run::timeline::Phase| p.measured || !any;
     let had: Duration = plan.phases.iter().filter(|p| stretched(p)).map(|p| p.duration).sum();
     let mut left = duration;
     let count = plan.phases.iter().filter(|p| stretched(p)).count();

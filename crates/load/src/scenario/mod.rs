@@ -30,9 +30,32 @@ mod instead;
 use std::ops::Range;
 use std::path::Path;
 
+use flowlane_switch::config::mistakes::in_words;
+
 use crate::http::{Plan, Url};
 
 pub use instead::Instead;
+
+/// How keys are written, for who wrote them otherwise.
+const EXAMPLES: [(&str, &str); 17] = [
+    ("pool", "[[pool]]"),
+    ("phase", "[[phase]]"),
+    ("target", "target = [{ url = \"http://127.0.0.1:8080/\" }]"),
+    ("request", "request = [{ path = \"/\" }]"),
+    ("url", "url = \"http://127.0.0.1:8080/\""),
+    ("duration", "duration = \"10s\""),
+    ("timeout", "timeout = \"5s\""),
+    ("request-timeout", "request-timeout = \"5s\""),
+    ("waiting", "waiting = \"5s\""),
+    ("rate", "rate = \"10k\""),
+    ("think", "think = \"10ms\", or { exponential = \"10ms\" }"),
+    ("keep-alive", "keep-alive = true, false, or a number of requests"),
+    ("clients", "clients = [\"10.64.0.0/10\"]"),
+    ("headers", "headers = { X-A = \"b\" }"),
+    ("body-size", "body-size = \"1k\""),
+    ("status", "status = \"200\""),
+    ("max-body", "max-body = \"1Mi\""),
+];
 
 /// A checked scenario.
 #[derive(Debug, Clone)]
@@ -75,8 +98,10 @@ impl Scenario {
     /// # Errors
     /// What is wrong, by line and column.
     pub fn parse(text: &str) -> Result<Self, BadScenario> {
-        let file: file::File = toml::from_str(text)
-            .map_err(|e| BadScenario::at(text, &e.span().unwrap_or(0..0), e.message().trim().to_owned()))?;
+        let file: file::File = toml::from_str(text).map_err(|e| {
+            let span = e.span().unwrap_or(0..0);
+            BadScenario::at(text, &span, in_words(text, span.start, e.message(), &EXAMPLES))
+        })?;
         let scenario = Self {
             name: file.name.clone().unwrap_or_default(),
             about: file.about.clone().unwrap_or_default(),
@@ -87,7 +112,7 @@ impl Scenario {
         convert::plan(
             &scenario.file,
             text,
-            &convert::Wish { urls: &[], resolve: false, seed: 0, directory: None },
+            &convert::ConvertOptions { urls: &[], resolve: false, seed: 0, directory: None },
         )?;
         Ok(scenario)
     }
@@ -98,7 +123,11 @@ impl Scenario {
     /// # Errors
     /// A name that cannot be resolved or a file that cannot be read, by line and column.
     pub fn plan(&self, urls: &[Url], seed: u64, directory: Option<&Path>) -> Result<Plan, BadScenario> {
-        convert::plan(&self.file, &self.text, &convert::Wish { urls, resolve: true, seed, directory })
+        convert::plan(
+            &self.file,
+            &self.text,
+            &convert::ConvertOptions { urls, resolve: true, seed, directory },
+        )
     }
 }
 

@@ -43,7 +43,7 @@ share = 1
 keep-alive = false
 fast-open = true
 pipeline = 1
-target = [{ url = "127.0.0.1:8080" }]
+target = [{ url = "http://127.0.0.1:8080" }]
 request = [{ body = "text" }]
 
 [[pool]]
@@ -88,7 +88,28 @@ fn mistakes_are_said_with_their_place() {
     let pool = "[[pool]]\ntarget = [{ url = \"http://127.0.0.1/\" }]\n";
     for (text, place, what) in [
         ("", "line 1, column 1", "pool"),
-        ("x = 1\n[[pool]]", "line 1, column 1", "unknown field"),
+        ("x = 1\n[[pool]]", "line 1, column 1", "there is no key 'x' here: name, about, rate"),
+        ("[pool]\n", "line 1, column 1", "'pool' is a list, not a table; write [[pool]]"),
+        ("pool = 'a'", "line 1, column 8", "'pool' is a list, not the text \"a\"; write [[pool]]"),
+        (
+            "[[pool]]\ntarget = 'http://a/'",
+            "line 2, column 10",
+            "'target' is a list, not the text \"http://a/\"; write target = [{",
+        ),
+        ("[[pool]]\ntarget = ['http://a/']", "line 2, column 11", "'target' is a table, not the text"),
+        ("[[pool]]\ntarget = [{ weight = 1 }]", "line 2, column 11", "'url' is missing; write url ="),
+        (
+            &format!("{pool}keep-alive = 'no'"),
+            "line 3, column 14",
+            "'keep-alive' is not written so; write keep-alive = true",
+        ),
+        (
+            &format!("{pool}rate = 5"),
+            "line 3, column 8",
+            "'rate' is a text in quotes, not the number 5; write rate = \"10k\"",
+        ),
+        (&format!("{pool}insecure = 1"), "line 3, column 12", "'insecure' is true or false"),
+        (&format!("{pool}connections = '10'"), "line 3, column 15", "write connections = 10"),
         ("name = [", "line 1, column 9", ""),
         ("[[pool]]\nname = \"p\"", "line 1, column", "no target"),
         ("[[pool]]\ntarget = [{ url = \"ftp://a\" }]", "line 2, column 19", "http"),

@@ -12,7 +12,7 @@ use flowlane::{Failure, Sleep, SocketError, TcpStream};
 use super::lane::Lane;
 use super::outcome::Trouble;
 use super::talk::{Talk, Task};
-use crate::lane::clock;
+use crate::run::clock;
 
 /// A connection that has been begun.
 pub(super) struct Connection {
@@ -65,6 +65,7 @@ impl Connection {
     fn is_connected(&mut self) -> Result<(), Trouble> {
         if let Stage::Opening(stream, taken, task) = std::mem::replace(&mut self.stage, Stage::Ended) {
             let now = clock();
+            self.lane.common.gate.door.opens();
             self.lane.inner().connected(now, now.saturating_sub(self.due));
             if self.lane.common.config.mode.stays() {
                 self.over = None;
@@ -107,8 +108,11 @@ impl Future for Connection {
             None => *me.seat.insert(me.lane.sit(cx.waker())),
         };
         let ended = if me.lane.is_over() {
-            let is_stuck = matches!(&me.stage, Stage::Talking(talk) if talk.is_stuck());
-            Err(if is_stuck { Trouble::Stuck } else { Trouble::Unfinished })
+            Err(match &me.stage {
+                Stage::Talking(talk) if talk.is_stuck() => Trouble::Stuck,
+                Stage::Talking(talk) if talk.is_unread() => Trouble::Unread,
+                _ => Trouble::Unfinished,
+            })
         } else {
             match me.go_on(cx) {
                 Poll::Ready(ended) => ended,

@@ -11,13 +11,13 @@ use std::task::Poll;
 
 use flowlane::{Endpoint, SynAnswer, TcpHalfOpen, Time};
 
+use super::common::BATCH;
 use super::lane::Lane;
 use super::outcome::TcpCounts;
-use super::run::{BATCH, GRACE, NEAR, TICK, publish};
-use crate::flows::Sources;
-use crate::lane::clock;
-use crate::outcome::LaneOutcome;
 use crate::report::Sample;
+use crate::run::flows::Sources;
+use crate::run::outcome::LaneOutcome;
+use crate::run::{GRACE, NEAR, TICK, clock};
 
 /// Least and largest size of the ring, SYNs.
 const REMEMBERED: (u64, u64) = (1 << 10, 1 << 20);
@@ -75,7 +75,7 @@ pub(super) async fn lane(lane: Arc<Lane>, bucket: u16) -> LaneOutcome<TcpCounts>
     };
     match sender.run(bucket, rate).await {
         Ok(stopped) => {
-            publish(&lane, bucket);
+            lane.publish(bucket);
             lane.outcome(stopped)
         }
         Err(failure) => {
@@ -97,7 +97,7 @@ impl Sender {
             }
             if now >= told + TICK {
                 told = now;
-                publish(&lane, bucket);
+                lane.publish(bucket);
             }
             if due > now + 2 * NEAR {
                 self.listen((due - NEAR).min(now + TICK)).await?;
@@ -121,7 +121,7 @@ impl Sender {
         // The rest of the time belongs to the run.
         while clock() < lane.end && !lane.common.gate.stopped() {
             self.listen(lane.end.min(clock() + TICK)).await?;
-            publish(&lane, bucket);
+            lane.publish(bucket);
         }
         let stopped = clock().min(lane.end);
         let patience = clock() + lane.common.timeout;

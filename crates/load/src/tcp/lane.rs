@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use flowlane::{Failure, SocketError};
+
+use super::common::Common;
 use super::outcome::{TcpCounts, Trouble};
-use super::run::Common;
-use crate::lane::clock;
-use crate::outcome::LaneOutcome;
 use crate::report::{ErrorKind, Recorder, Sample, Span, Times};
-use crate::timeline;
+use crate::run::clock;
+use crate::run::door::Refusal;
+use crate::run::outcome::LaneOutcome;
+use crate::run::timeline;
 
 /// One lane of a run.
 #[derive(Debug)]
@@ -47,6 +50,17 @@ pub(super) struct Inner {
 }
 
 impl Lane {
+    /// Publishes the progress of this lane, which is that of a bucket.
+    pub(super) fn publish(&self, bucket: u16) {
+        let progress = &self.common.progress[usize::from(bucket)];
+        let mut inner = self.inner();
+        progress.answers.store(inner.counts.answers, Ordering::Relaxed);
+        progress.written.store(inner.counts.bytes_written, Ordering::Relaxed);
+        let (now, live) = (clock(), inner.live as u64);
+        inner.recorder.concurrency(now, live);
+        inner.recorder.tick(now);
+    }
+
     pub(super) fn new(common: Arc<Common>, bucket: u16, start: u64) -> Self {
         let standing = start + common.ramp_time().as_nanos() as u64;
         let end = start + timeline::duration(&common.phases).as_nanos() as u64;
@@ -121,10 +135,26 @@ impl Lane {
         inner.seats[seat as usize] = None;
         inner.free.push(seat);
         inner.live -= 1;
-        inner.left(ended);
+        self.left(&mut inner, ended);
         if let Some(main) = inner.main.take() {
             main.wake();
         }
+    }
+
+    /// How a connection ended. If the first that is heard of the target is a refusal, nobody listens there, and the run ends with it: those
+    /// that were begun meanwhile count for nothing.
+    pub(super) fn left(&self, inner: &mut Inner, ended: Result<(), Trouble>) {
+        let door = &self.common.gate.door;
+        match ended {
+            Err(Trouble::Connect(SocketError::Connection(Failure::Refused))) => match door.refuses() {
+                Refusal::First => self.common.gate.stop(),
+                Refusal::Again => return inner.counts.begun -= 1,
+                Refusal::Later => {}
+            },
+            Err(_) if door.is_shut() => return inner.counts.begun -= 1,
+            _ => {}
+        }
+        inner.left(ended);
     }
 
     /// What it came to, if it began nothing new after `stopped`.
@@ -206,7 +236,7 @@ impl Inner {
     }
 
     /// How a connection ended.
-    pub(super) fn left(&mut self, ended: Result<(), Trouble>) {
+    fn left(&mut self, ended: Result<(), Trouble>) {
         let now = clock();
         let moment = self.within(now);
         let stood = !matches!(ended, Err(Trouble::Connect(_)));

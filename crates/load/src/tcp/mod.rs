@@ -14,6 +14,7 @@
 //!
 //! [`TcpLoad`] is a run as [`crate::Load`] is one: a main function for the lanes of a host, progress, and an outcome.
 
+mod common;
 mod connection;
 mod half_open;
 mod lane;
@@ -24,23 +25,24 @@ pub mod service;
 mod talk;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flowlane::Endpoint;
 
-pub use crate::flows::Sources;
-use crate::gate::{Gate, gather};
-use crate::http::Phase;
-use crate::outcome::{LaneOutcome, Outcome};
 use crate::report::Snapshot;
-use crate::shares::divide;
-use crate::timeline;
+pub use crate::run::flows::Sources;
+use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
+use crate::run::outcome::{LaneOutcome, Outcome};
+use crate::run::shares::divide;
+use crate::run::timeline;
+use crate::run::timeline::Phase;
 
+use common::Common;
 pub use outcome::{TcpCounts, TcpOutcome};
-use run::Common;
 
 /// What connections do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,13 +213,13 @@ impl TcpLoad {
         if active == 0 {
             return Err(TcpLoadError::NoFlows);
         }
-        let opening = run::opening(&config, connections.iter().sum());
+        let opening = common::opening(&config, connections.iter().sum());
         let mut phases = config.phases.clone();
         if !opening.is_zero() {
             let (name, duration) = ("opening".into(), opening);
             phases.insert(0, Phase { name, duration, from: 0.0, to: 0.0, measured: false });
         }
-        let (to, outcomes) = mpsc::channel();
+        let (to, outcomes) = Outcomes::new();
         let common = Common {
             takes_part: connections.iter().map(|n| *n > 0).collect(),
             timeout: config.timeout.as_nanos() as u64,
@@ -226,30 +228,19 @@ impl TcpLoad {
             connections,
             phases,
             config,
-            outcomes: Mutex::new(to),
+            outcomes: to,
         };
         Ok(Self { common: Arc::new(common), outcomes })
     }
 
     /// The main function of the lanes of the host that is to run it.
-    pub fn main(
-        &self,
-    ) -> impl Fn() -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
+    pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
         let common = self.common.clone();
-        move || {
+        gate::main(move |bucket| {
             let common = common.clone();
-            Box::pin(async move {
-                let Ok(here) = flowlane::current() else { return };
-                let bucket = here.bucket.0;
-                if !common.takes_part.get(usize::from(bucket)).copied().unwrap_or_default() {
-                    return;
-                }
-                let outcome = run::lane(common.clone(), bucket).await;
-                let to = common.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-                // An error means that the receiver has stopped waiting.
-                let _ = to.send(outcome);
-            })
-        }
+            let takes_part = common.takes_part.get(usize::from(bucket)).is_some_and(|takes| *takes);
+            takes_part.then_some(async move { common.outcomes.add(run::lane(common.clone(), bucket).await) })
+        })
     }
 
     /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
@@ -276,9 +267,15 @@ impl TcpLoad {
     pub fn wait(&self, every: Duration, mut tick: impl FnMut(TcpProgress) -> bool) -> TcpOutcome {
         let (gate, phases) = (&self.common.gate, &self.common.phases);
         // The run, what is outstanding at its end, and as much again for a busy machine.
-        let patience = timeline::duration(phases) + self.common.config.timeout * 2 + Duration::from_secs(20);
-        let (lanes, interrupted) = gather(&self.outcomes, gate, patience, every, || tick(self.progress()));
+        let after = timeline::duration(phases) + self.common.config.timeout * 2 + Duration::from_secs(20);
+        let patience = Patience { before: Some(after), after };
+        let (lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, || tick(self.progress()));
         let missing = gate.active - lanes.len();
-        Outcome::merge(lanes, phases, interrupted, missing)
+        let mut outcome = Outcome::merge(lanes, phases, interrupted, missing);
+        if gate.door.is_shut() {
+            let target = std::net::SocketAddr::from(self.common.config.target);
+            outcome.failure = Some(format!("nothing listens at {target}: connection refused"));
+        }
+        outcome
     }
 }

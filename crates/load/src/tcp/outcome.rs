@@ -3,8 +3,8 @@
 use flowlane::{ConnectError, Failure, SocketError};
 use serde::Serialize;
 
-use crate::outcome::{Account, Outcome};
 use crate::report::ErrorKind;
+use crate::run::outcome::{Account, Outcome};
 
 macro_rules! counts {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -40,7 +40,7 @@ counts! {
     timed_out,
     /// Ended by an ICMP error: the far side cannot be reached.
     unreachable,
-    /// Connected, but without an answer within the timeout, or with bytes that the far side did not take.
+    /// Connected, but without an answer within the timeout, or with bytes that the far side did not take or did not read.
     no_answer,
     /// Not opened: no free port whose replies arrive in the lane, or another local reason.
     not_begun,
@@ -81,6 +81,8 @@ pub(super) enum Trouble {
     NoAnswer,
     /// Bytes that are only written waited for the far side to take any until the timeout after the end.
     Stuck,
+    /// Bytes that are only written were all acknowledged, and the far side did not end the stream, as who reads to its end does.
+    Unread,
     ClosedEarly,
     Corrupt,
     Unfinished,
@@ -91,7 +93,7 @@ impl Trouble {
     pub(super) fn kind(self) -> Option<ErrorKind> {
         Some(match self {
             Self::Unfinished => return None,
-            Self::NoAnswer | Self::Stuck => ErrorKind::Timeout,
+            Self::NoAnswer | Self::Stuck | Self::Unread => ErrorKind::Timeout,
             Self::ClosedEarly => ErrorKind::Closed,
             Self::Corrupt => ErrorKind::Corrupt,
             Self::Connect(SocketError::Connection(Failure::TimedOut)) => ErrorKind::ConnectTimeout,
@@ -115,6 +117,7 @@ impl Trouble {
             Self::Socket(e) => e.to_string(),
             Self::NoAnswer => "no answer within the timeout".into(),
             Self::Stuck => "the far side takes no more bytes".into(),
+            Self::Unread => "the far side's TCP has all bytes, and nobody there read them to the end".into(),
             Self::ClosedEarly => "the far side ended the stream before its time".into(),
             Self::Corrupt => "other bytes came back than were sent".into(),
             Self::Unfinished => "not done when the run was over".into(),
@@ -154,7 +157,7 @@ impl TcpCounts {
             Trouble::Connect(SocketError::Connect(ConnectError::NoRoute)) => &mut self.unreachable,
             Trouble::Socket(SocketError::Closed | SocketError::ShutDown) => &mut self.closed_early,
             Trouble::Connect(_) | Trouble::Socket(_) => &mut self.not_begun,
-            Trouble::NoAnswer | Trouble::Stuck => &mut self.no_answer,
+            Trouble::NoAnswer | Trouble::Stuck | Trouble::Unread => &mut self.no_answer,
             Trouble::ClosedEarly => &mut self.closed_early,
             Trouble::Corrupt => &mut self.corrupt,
             Trouble::Unfinished => &mut self.unfinished,
@@ -183,6 +186,7 @@ mod tests {
             Trouble::Socket(SocketError::Closed),
             Trouble::NoAnswer,
             Trouble::Stuck,
+            Trouble::Unread,
             Trouble::ClosedEarly,
             Trouble::Corrupt,
         ] {

@@ -6,87 +6,25 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use flowlane::{Connect, Endpoint, FastOpen, SocketOptions, TcpStream, Time};
-use flowlane_stack::rng::Rng;
+use flowlane::{Connect, Endpoint, TcpStream, Time};
 
+use super::common::{BATCH, Common};
 use super::connection::Connection;
 use super::half_open;
 use super::lane::Lane;
 use super::outcome::{TcpCounts, Trouble};
 use super::talk::{Slots, Task};
-use super::{LaneProgress, Mode, Sources, TcpLoadConfig, pattern};
-use crate::flows::address;
-use crate::gate::Gate;
-use crate::http::Phase;
-use crate::http::moments::Moments;
-use crate::lane::clock;
-use crate::outcome::LaneOutcome;
+use super::{Mode, Sources, pattern};
+use crate::run::flows::address;
+use crate::run::outcome::LaneOutcome;
+use crate::run::{GRACE, NEAR, TICK, clock};
 
-/// Interval of slow work: progress, the end of the run.
-pub(super) const TICK: u64 = 50_000_000;
-/// Most connections opened before the worker does its other work.
-pub(super) const BATCH: usize = 32;
-/// The kernel wakes a sleeping thread up to this late, nanoseconds: this close to a send time the worker stays awake.
-pub(super) const NEAR: u64 = 80_000;
-/// Time for which a generator that is late continues after the end of the schedule, nanoseconds.
-pub(super) const GRACE: u64 = 1_000_000_000;
 /// Pause of a lane that cannot open a connection.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// State shared by the lanes of a run.
-#[derive(Debug)]
-pub(super) struct Common {
-    pub(super) config: TcpLoadConfig,
-    pub(super) gate: Gate,
-    /// Lanes that have something to do, by bucket.
-    pub(super) takes_part: Vec<bool>,
-    /// Connections of each lane, by bucket: in all, or at once.
-    pub(super) connections: Vec<u64>,
-    /// The phases of the run, including the opening of connections that stay.
-    pub(super) phases: Vec<Phase>,
-    pub(super) timeout: u64,
-    pub(super) progress: Vec<LaneProgress>,
-    pub(super) outcomes: Mutex<mpsc::Sender<LaneOutcome<TcpCounts>>>,
-}
-
-impl Common {
-    /// How long it takes until all connections that stay have been begun.
-    pub(super) fn ramp_time(&self) -> Duration {
-        opening(&self.config, self.connections.iter().sum())
-    }
-
-    /// Connections of the lanes before that of `bucket`.
-    fn before(&self, bucket: u16) -> u64 {
-        self.connections[..usize::from(bucket)].iter().sum()
-    }
-
-    /// The moments of a lane: lanes take turns.
-    pub(super) fn moments(&self, bucket: u16, start: u64, rate: u64) -> Moments {
-        let nth = self.takes_part[..usize::from(bucket)].iter().filter(|t| **t).count() as f64;
-        let all = self.gate.active as f64;
-        let rng = self.config.poisson.then(|| Rng::new(self.config.seed ^ u64::from(bucket) << 48));
-        Moments::new(&self.phases, start, rate as f64, 1.0 / all, nth / all, rng)
-    }
-
-    fn options(&self) -> SocketOptions {
-        let fast_open = if self.config.fast_open { FastOpen::Cookie } else { FastOpen::Off };
-        SocketOptions { nodelay: self.config.nodelay, fast_open, ..SocketOptions::default() }
-    }
-}
-
-/// How long connections that stay are being opened.
-pub(super) fn opening(config: &TcpLoadConfig, connections: u64) -> Duration {
-    if config.mode.stays() {
-        Duration::from_secs_f64(connections as f64 / config.opening as f64)
-    } else {
-        Duration::ZERO
-    }
-}
 
 /// The whole run of one lane.
 pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<TcpCounts> {
@@ -110,14 +48,14 @@ pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<TcpCou
     wait(&lane, bucket, clock() + common.timeout).await;
     lane.give_up();
     wait(&lane, bucket, u64::MAX).await;
-    publish(&lane, bucket);
+    lane.publish(bucket);
     lane.outcome(stopped)
 }
 
 /// Waits until nobody is left, or until `until`, or until the run is stopped before its end.
 async fn wait(lane: &Lane, bucket: u16, until: u64) {
     loop {
-        publish(lane, bucket);
+        lane.publish(bucket);
         let now = clock();
         let cut = until == lane.end && lane.common.gate.stopped();
         if now >= until || cut || lane.inner().live == 0 {
@@ -133,16 +71,6 @@ async fn wait(lane: &Lane, bucket: u16, until: u64) {
         })
         .await;
     }
-}
-
-pub(super) fn publish(lane: &Lane, bucket: u16) {
-    let progress = &lane.common.progress[usize::from(bucket)];
-    let mut inner = lane.inner();
-    progress.answers.store(inner.counts.answers, Ordering::Relaxed);
-    progress.written.store(inner.counts.bytes_written, Ordering::Relaxed);
-    let (now, live) = (clock(), inner.live as u64);
-    inner.recorder.concurrency(now, live);
-    inner.recorder.tick(now);
 }
 
 /// Begins connections of one lane.
@@ -168,7 +96,7 @@ impl Opener {
             if moment > now + 2 * near {
                 let then = (moment - near).min(now + TICK);
                 flowlane::sleep_until(Time::from_nanos(then)).await;
-                publish(&self.lane, self.bucket);
+                self.lane.publish(self.bucket);
             } else {
                 flowlane::yield_now().await;
             }
@@ -185,6 +113,9 @@ impl Opener {
         for nth in 0..mine {
             let due = self.lane.start + (nth as f64 * 1e9 / lane_rate) as u64;
             if !self.until(due).await {
+                if common.gate.door.is_shut() {
+                    return;
+                }
                 let (mut inner, now) = (self.lane.inner(), clock());
                 inner.counts.unsent += mine - nth;
                 inner.recorder.tally(now).unsent += mine - nth;
@@ -235,6 +166,9 @@ impl Opener {
                 flowlane::yield_now().await;
             }
         }
+        if common.gate.door.is_shut() {
+            return;
+        }
         let (mut inner, now) = (self.lane.inner(), clock());
         // What would have come after an early end was never due.
         schedule.pass(now.min(self.lane.end) + 1, u64::MAX, |due, n| inner.unsent(due, now, n));
@@ -278,7 +212,7 @@ impl Opener {
 
     /// Waits until fewer than `most` are left, for no longer than a tick.
     async fn one_leaves(&self, most: u64) {
-        publish(&self.lane, self.bucket);
+        self.lane.publish(self.bucket);
         let mut tick = pin!(flowlane::sleep(Duration::from_nanos(TICK)));
         poll_fn(|cx| {
             if (self.lane.inner().live as u64) < most {
@@ -325,7 +259,7 @@ impl Opener {
                 // Only fails outside a lane, where nothing of this runs.
                 let _ = flowlane::spawn(Connection::new(self.lane.clone(), stream, taken, due, task));
             }
-            Err(error) => inner.left(Err(Trouble::Connect(error))),
+            Err(error) => self.lane.left(&mut inner, Err(Trouble::Connect(error))),
         }
     }
 }

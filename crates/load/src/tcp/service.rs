@@ -37,9 +37,10 @@ pub async fn discard(stream: &TcpStream) -> Result<(), SocketError> {
 
 async fn each(stream: &TcpStream, back: bool) -> Result<(), SocketError> {
     loop {
+        // After each read, so that a peer which never stops leaves time for others (the lane counts).
         stream.readable().await?;
         // What finds no room at once waits in a buffer of its own.
-        while let Some((n, rest)) = SCRATCH.with_borrow_mut(|scratch| pass(stream, scratch, back))? {
+        if let Some((n, rest)) = SCRATCH.with_borrow_mut(|scratch| pass(stream, scratch, back))? {
             if n == 0 {
                 return stream.shutdown(Shutdown::Write);
             }

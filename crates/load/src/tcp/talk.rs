@@ -17,7 +17,7 @@ use super::Mode;
 use super::lane::Lane;
 use super::outcome::Trouble;
 use super::pattern;
-use crate::lane::clock;
+use crate::run::clock;
 
 /// Rounds of writing and reading before the worker does its other work.
 const ROUNDS: usize = 16;
@@ -150,6 +150,13 @@ impl Talk {
     /// Whether bytes wait that are only written, and none of them has been sent since the run ended.
     pub(super) fn is_stuck(&self) -> bool {
         self.sent_at_end.is_some() && self.sent_at_end == self.sent()
+    }
+
+    /// Whether bytes that are only written are with the far side's TCP, all of them, and nobody there has read to their end: buffers take what
+    /// fits them without a reader.
+    pub(super) fn is_unread(&self) -> bool {
+        let acknowledged = || self.stream.info().is_ok_and(|info| info.unacknowledged == 0);
+        self.mode == Mode::Write && self.written > 0 && !self.eof && acknowledged()
     }
 
     /// What it goes over.

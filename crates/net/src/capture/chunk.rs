@@ -57,6 +57,9 @@ pub(crate) struct Chunk {
     pub(crate) since: Time,
 }
 
+/// Bytes of the Ethernet header, of zeros but for its type, in front of a packet that has none.
+pub(crate) const EMPTY_HEADER: usize = 14;
+
 impl Chunk {
     fn new() -> Self {
         Self { records: Vec::with_capacity(RECORDS), bytes: Vec::with_capacity(BYTES), since: Time::ZERO }
@@ -73,6 +76,13 @@ impl Chunk {
         let begin = self.bytes.len();
         let tag = frame.meta().vlan.filter(|_| ethernet);
         let mut all = 0;
+        if !ethernet {
+            // A file has one link type, since libpcap reads no other: a packet without a link's header gets an empty one.
+            let is_v6 = frame.data().first().is_some_and(|first| first >> 4 == 6);
+            self.bytes.extend([0; 12]);
+            self.bytes.extend(if is_v6 { [0x86, 0xdd] } else { [0x08, 0x00] });
+            all += EMPTY_HEADER;
+        }
         for chunk in frame.chunks() {
             all += chunk.len();
             let room = snap.saturating_sub(self.bytes.len() - begin);

@@ -148,10 +148,11 @@ fn create(path: &Path, overwrite: bool) -> io::Result<File> {
     match overwrite {
         false => options.create_new(true).open(path),
         true => {
-            let file = options.create(true).truncate(true).open(path)?;
+            let file = crate::written::open_for_writing(path, 0o600)?;
             if !file.metadata()?.is_file() {
                 return Err(io::Error::other("is no regular file"));
             }
+            file.set_len(0)?;
             Ok(file)
         }
     }

@@ -10,9 +10,8 @@ const ORDER: u32 = 0x1a2b_3c4d;
 const INTERFACE: u32 = 1;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// Link types: Ethernet, and packets that begin with their IP header.
+/// The link type of all interfaces: Ethernet. libpcap, and so tcpdump, reads no file with several.
 const ETHERNET: u16 = 1;
-const RAW: u16 = 101;
 /// Options: every block's end and comment.
 const END: u16 = 0;
 const COMMENT: u16 = 1;
@@ -26,8 +25,6 @@ const NANOSECONDS: u8 = 9;
 pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) description: String,
-    /// Its packets have Ethernet headers.
-    pub(crate) ethernet: bool,
 }
 
 /// Blocks, one behind the other.
@@ -49,8 +46,7 @@ impl Blocks {
         self.end(begin);
         for interface in interfaces {
             let begin = self.begin(INTERFACE);
-            let kind = if interface.ethernet { ETHERNET } else { RAW };
-            self.bytes.extend(kind.to_ne_bytes());
+            self.bytes.extend(ETHERNET.to_ne_bytes());
             self.bytes.extend(0_u16.to_ne_bytes());
             self.u32(snap as u32);
             self.option(2, interface.name.as_bytes());

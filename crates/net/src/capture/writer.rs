@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::chunk::Kind;
 use super::pcapng::{Blocks, Interface};
 use super::{CaptureOptions, Tap, create};
+use crate::events;
 
 /// How often rings are looked at.
 const EVERY: Duration = Duration::from_millis(50);
@@ -224,13 +225,11 @@ impl Work {
         if !matches!(ended, Ended::Failed(_)) {
             self.statistics();
             if let Err(error) = self.flush() {
-                ended = Ended::Failed(error.to_string());
+                ended = failed(&error);
             }
         }
         if let Ended::Failed(why) = &ended {
-            // Nobody may read it.
-            let path = &self.status().path;
-            let _ = writeln!(io::stderr(), "flowlane: capture {}: {why}: it has ended", path.display());
+            events::capture_failed(&self.status().path, why);
         }
         self.tell(Some(ended));
     }
@@ -397,5 +396,5 @@ fn write_some(file: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
 }
 
 fn failed(error: &io::Error) -> Ended {
-    Ended::Failed(error.to_string())
+    Ended::Failed(crate::written::in_words(error))
 }

@@ -123,6 +123,23 @@ pub fn fields(card: &Card, udp: UdpFields) -> Vec<(FlowKind, Fields)> {
     [FlowKind::Udp4, FlowKind::Udp6].into_iter().filter(differs).map(|kind| (kind, wanted)).collect()
 }
 
+/// Whether the driver tells how UDP is hashed, in both families: only then can it be asked for ports.
+#[must_use]
+pub fn tells_udp(card: &Card) -> bool {
+    let Ok(rss) = &card.rss else { return false };
+    [FlowKind::Udp4, FlowKind::Udp6].into_iter().all(|kind| rss.fields_of(kind).is_ok())
+}
+
+/// The kinds of UDP packets that the card hashes on addresses alone, the habit of Intel's drivers: all datagrams between two hosts come to
+/// one queue. None with one queue.
+#[must_use]
+pub fn udp_by_addresses(card: &Card) -> Vec<FlowKind> {
+    let Ok(rss) = &card.rss else { return Vec::new() };
+    let only = |kind: &FlowKind| rss.fields_of(*kind) == Ok(Fields::ADDRESSES);
+    let several = card.rings.is_ok_and(|queues| queues > 1);
+    [FlowKind::Udp4, FlowKind::Udp6].into_iter().filter(|kind| several && only(kind)).collect()
+}
+
 /// A table that gives each worker its share of the slots in turn, and each of its queues a share of these.
 fn equal_table(slots: usize, queues: usize, workers: usize) -> Vec<u16> {
     let sharing = workers.clamp(1, queues.max(1));
@@ -143,7 +160,9 @@ mod tests {
 
     #[test]
     fn each_worker_gets_an_equal_share() {
-        for (queues, workers) in [(1, 1), (1, 4), (3, 2), (4, 2), (4, 4), (5, 3), (2, 8)] {
+        for (queues, workers) in
+            [(1, 1), (1, 4), (3, 2), (4, 2), (4, 4), (5, 3), (2, 8), (8, 8), (8, 2), (8, 3), (8, 5)]
+        {
             let table = equal_table(128, queues, workers);
             assert!(table.iter().all(|q| usize::from(*q) < queues));
             let rss =

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! All of these do the same with the same file, under a lock: they restore what the run changed, if it is still as the run set it, and
-//! remove the file. Settings that another program has changed since are left alone and reported.
+//! remove the file. Settings that another program has changed since are left alone and reported; then the file stays.
 
 use super::place::{Place, StateError};
 use super::state::{Owner, Plan, State};
@@ -45,7 +45,7 @@ pub enum Outcome {
     Gone,
     /// It is another card now; with `Force` the file is removed.
     AnotherCard,
-    /// These parts were changed by another program since the run of this process: nothing was restored.
+    /// These parts were changed by another program since the run of this process, and stay; the others are as they were before it.
     Changed(u32, Vec<String>),
 }
 
@@ -375,7 +375,13 @@ fn put_back_locked(
             let forgotten = forgets && state.set == Change::default();
             Ok(if forgotten { Outcome::Restored(pid) } else { Outcome::AsItWas(pid) })
         }
-        Plan::Changed(parts) => Ok(Outcome::Changed(pid, parts)),
+        Plan::Changed(change, parts) => {
+            // The file stays: `Why::Force` takes the rest back, too.
+            if change != Change::default() {
+                Control::open(&found)?.set(&change).map_err(HoldError::Set)?;
+            }
+            Ok(Outcome::Changed(pid, parts))
+        }
         Plan::Change(mut change) => {
             // The queues that the table names may be gone.
             let fits = |slots: &[u32]| card.rings.is_ok_and(|n| slots.iter().all(|&queue| queue < n));
@@ -399,7 +405,7 @@ fn rss(card: &Card) -> Result<&CardRss, HoldError> {
 }
 
 /// This thread's network namespace, and this run of the machine.
-fn here() -> std::io::Result<(u64, String)> {
+pub(super) fn here() -> std::io::Result<(u64, String)> {
     let namespace = namespace()?;
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok((namespace, boot.trim().to_owned()))
@@ -413,16 +419,16 @@ pub fn namespace() -> std::io::Result<u64> {
     Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
 }
 
-fn no_proc(e: &std::io::Error) -> StateError {
+pub(super) fn no_proc(e: &std::io::Error) -> StateError {
     StateError::Place { path: Some("/proc".into()), why: e.to_string() }
 }
 
-fn bus(card: &Card) -> String {
+pub(super) fn bus(card: &Card) -> String {
     let bus = card.driver.as_ref().map_or("", |driver| &driver.bus);
     if bus.is_empty() { "-".to_owned() } else { bus.to_owned() }
 }
 
-fn mac(card: &Card) -> String {
+pub(super) fn mac(card: &Card) -> String {
     let Ok(mac) = card.permanent_mac else { return "-".to_owned() };
     mac.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
 }

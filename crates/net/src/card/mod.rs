@@ -19,7 +19,11 @@
 //! * [`Held`] changes a card for the length of a run: its former settings are in a state file until they are restored ([`put_back`]), by this
 //!   run or, after a crash, by the next.
 //!
+//! * [`queue_counts`] are the packets and bytes of each queue; [`features`] tell what AF_XDP can do with the driver.
+//!
 //! * [`Surroundings`] has the kernel's settings for the packets of each queue: interrupts and their processors, RPS, RFS, XPS, NUMA node.
+//!
+//! * [`tune`] makes queues, RSS, interrupts, XPS, RPS and RFS fit together, and takes that back.
 //!
 //! A card may behave differently from what its driver reports. virtio's loses its RSS after an XDP program is attached or detached
 //! ([`forgets_after_xdp`]); other cards ignore their table. A program that relies on this should compare it with received packets.
@@ -30,9 +34,10 @@ mod held;
 mod place;
 mod state;
 mod surroundings;
+pub mod tune;
 
 pub use access::Access;
-pub use adopt::{NotAdopted, Served, adopt, fields, plan};
+pub use adopt::{NotAdopted, Served, adopt, fields, plan, tells_udp, udp_by_addresses};
 pub use held::{Held, HoldError, Outcome, Why, namespace, put_back};
 pub use place::{Place, StateError};
 pub use state::Owner;
@@ -44,6 +49,9 @@ pub use flowlane_sys::netdev::card::fields::{Fields, FlowKind};
 pub use flowlane_sys::netdev::card::rss::{Context, Function, HashKey, Rss as CardRss, Transform};
 pub use flowlane_sys::netdev::card::rules::{Action, Matches, Rule, Rules};
 pub use flowlane_sys::netdev::card::{Card, Told, Untold, Way, forgets_after_xdp};
+pub use flowlane_sys::netdev::queues::{
+    Count as QueueCount, Counts as QueueCounts, Features, Source as CountedBy,
+};
 
 use flowlane_rss::{HashConfig, Key, KeyError, MAX_SLOTS, Toeplitz};
 use flowlane_sys::error::Error;
@@ -55,6 +63,22 @@ use flowlane_sys::netdev::Interface;
 /// There is no such interface, or a socket cannot be opened. A value that the driver does not report is an [`Untold`] instead.
 pub fn read(interface: &str) -> Result<Card, Error> {
     Card::read(&Interface::find(interface)?)
+}
+
+/// Packets and bytes of each queue of the card called `interface`. Needs no privileges.
+///
+/// # Errors
+/// There is no such interface; neither the kernel nor the driver counts single queues.
+pub fn queue_counts(interface: &str) -> Result<Told<QueueCounts>, Error> {
+    Ok(QueueCounts::read(&Interface::find(interface)?))
+}
+
+/// What the driver can do for XDP and AF_XDP.
+///
+/// # Errors
+/// There is no such interface.
+pub fn features(interface: &str) -> Result<Told<Features>, Error> {
+    Ok(Features::read(&Interface::find(interface)?))
 }
 
 /// A card's spreading in the words of our own.

@@ -54,7 +54,9 @@ impl Place {
         if rustix::process::geteuid().is_root() {
             return Ok(Self(PathBuf::from("/run/flowlane")));
         }
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let uid = rustix::process::geteuid().as_raw();
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let runtime = runtime.filter(|dir| crate::directory::is_of(dir, uid));
         runtime.map(|dir| Self(dir.join("flowlane"))).ok_or_else(|| StateError::Place {
             path: None,
             why: "there is no place for it: set XDG_RUNTIME_DIR to a directory of yours".to_owned(),
@@ -77,6 +79,23 @@ impl Place {
     #[must_use]
     pub fn file(&self, namespace: u64, interface: &str) -> PathBuf {
         self.0.join(format!("card-{namespace}-{interface}"))
+    }
+
+    /// The file of what `rss tune` changed of an interface.
+    #[must_use]
+    pub fn tuned_file(&self, namespace: u64, interface: &str) -> PathBuf {
+        self.0.join(format!("tuned-{namespace}-{interface}"))
+    }
+
+    /// Interfaces of a network namespace that `rss tune` changed.
+    #[must_use]
+    pub fn tuned(&self, namespace: u64) -> Vec<String> {
+        let prefix = format!("tuned-{namespace}-");
+        let names = fs::read_dir(&self.0).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let ours = names.filter_map(|name| Some(name.to_str()?.strip_prefix(&prefix)?.to_owned()));
+        let mut ours: Vec<String> = ours.filter(|interface| interface.len() < 16).collect();
+        ours.sort();
+        ours
     }
 
     /// Interfaces of a network namespace that have a file, and how many files others have.
@@ -136,8 +155,22 @@ impl Place {
     /// The state of an interface, if it has one.
     pub(super) fn read(&self, namespace: u64, interface: &str) -> Result<Option<State>, StateError> {
         let path = self.file(namespace, interface);
+        let Some(text) = self.text(&path)? else { return Ok(None) };
         let wrong = |why: String| StateError::File { path: path.clone(), why };
-        let meta = match fs::symlink_metadata(&path) {
+        let unreadable = |why: String| {
+            wrong(format!("{why}: nothing is put back; set the card with 'ethtool -X', and remove the file"))
+        };
+        let state = State::parse(&text).map_err(unreadable)?;
+        if state.namespace != namespace || state.interface != interface {
+            return Err(wrong("is of another interface: remove it".to_owned()));
+        }
+        Ok(Some(state))
+    }
+
+    /// The text of a file, if it is there and nobody else may have written it.
+    pub(super) fn text(&self, path: &Path) -> Result<Option<String>, StateError> {
+        let wrong = |why: String| StateError::File { path: path.to_owned(), why };
+        let meta = match fs::symlink_metadata(path) {
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 return Ok(None);
             }
@@ -152,46 +185,47 @@ impl Place {
             return Err(wrong("others may write to it, so it is not believed: remove it".to_owned()));
         }
         let mut text = Vec::new();
-        let file = File::open(&path).map_err(|e| wrong(e.to_string()))?;
+        let file = File::open(path).map_err(|e| wrong(e.to_string()))?;
         file.take(MOST + 1).read_to_end(&mut text).map_err(|e| wrong(e.to_string()))?;
         let text = String::from_utf8(text).ok().filter(|text| text.len() as u64 <= MOST);
-        let state =
-            text.ok_or_else(|| "is no state of a card".to_owned()).and_then(|text| State::parse(&text));
-        let unreadable = |why: String| {
-            wrong(format!("{why}: nothing is put back; set the card with 'ethtool -X', and remove the file"))
-        };
-        let state = state.map_err(unreadable)?;
-        if state.namespace != namespace || state.interface != interface {
-            return Err(wrong("is of another interface: remove it".to_owned()));
-        }
-        Ok(Some(state))
+        let why =
+            "is no state of a card: nothing is put back; set the card with 'ethtool -X', and remove the file";
+        text.map(Some).ok_or_else(|| wrong(why.to_owned()))
     }
 
     /// Writes it, so that it is there whole or as it was.
     pub(super) fn write(&self, state: &State) -> Result<(), StateError> {
-        let path = self.file(state.namespace, &state.interface);
+        self.write_text(&self.file(state.namespace, &state.interface), &state.text())
+    }
+
+    /// Writes a file, so that it is there whole or as it was.
+    pub(super) fn write_text(&self, path: &Path, text: &str) -> Result<(), StateError> {
         let unfinished = self.0.join(format!("unfinished-{}", std::process::id()));
         let write = || {
             let _ = fs::remove_file(&unfinished);
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-            file.write_all(state.text().as_bytes())?;
+            file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            fs::rename(&unfinished, &path)
+            fs::rename(&unfinished, path)
         };
         write().map_err(|e| {
             let _ = fs::remove_file(&unfinished);
-            StateError::File { path: path.clone(), why: e.to_string() }
+            StateError::File { path: path.to_owned(), why: e.to_string() }
         })
     }
 
     /// Removes an interface's.
     pub(super) fn remove(&self, namespace: u64, interface: &str) -> Result<(), StateError> {
-        let path = self.file(namespace, interface);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(StateError::File { path, why: e.to_string() })
-            }
-            _ => Ok(()),
+        remove(&self.file(namespace, interface))
+    }
+}
+
+/// Removes a file that may not be there.
+pub(super) fn remove(path: &Path) -> Result<(), StateError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(StateError::File { path: path.to_owned(), why: e.to_string() })
         }
+        _ => Ok(()),
     }
 }

@@ -26,7 +26,7 @@
 //! The file is used only if it and its directory belong to one user and no other user can write to them. Its content is checked as well: a
 //! malformed line makes the file invalid, and nothing is set.
 
-mod lines;
+pub(super) mod lines;
 
 use super::{CardRss, Change, Fields, FlowKind, Function, HashKey, Table, Transform, Untold};
 use lines::{Lines, bytes, fields, hex, list, number, numbers, two};
@@ -104,8 +104,8 @@ pub(super) enum Plan {
     Nothing,
     /// This.
     Change(Change),
-    /// These parts are neither as they were nor as the run set them.
-    Changed(Vec<String>),
+    /// These parts are neither as they were nor as the run set them, and stay. The others are to be changed like this.
+    Changed(Change, Vec<String>),
 }
 
 impl State {
@@ -113,12 +113,13 @@ impl State {
     pub(super) fn plan(&self, now: &CardRss, force: bool) -> Plan {
         let mut change = Change::default();
         let mut foreign = Vec::new();
-        // Whether a part has to be put back: it is not as it was. Somebody else's if it is not as it was set, either.
+        // Whether a part has to be put back: it is not as it was. Somebody else's if it is not as it was set, either: that stays.
         let mut differs = |name: String, as_it_was: bool, as_set: bool| {
-            if !as_it_was && !as_set {
+            let theirs = !as_it_was && !as_set;
+            if theirs {
                 foreign.push(name);
             }
-            !as_it_was
+            !as_it_was && (!theirs || force)
         };
         let (was, set) = (&self.was, &self.set);
         if set.key.as_ref().is_some_and(|key| differs("the key".into(), now.key == was.key, now.key == *key))
@@ -150,7 +151,7 @@ impl State {
             }
         }
         match (foreign.is_empty() || force, change == Change::default()) {
-            (false, _) => Plan::Changed(foreign),
+            (false, _) => Plan::Changed(change, foreign),
             (true, true) => Plan::Nothing,
             (true, false) => Plan::Change(change),
         }
@@ -216,7 +217,7 @@ impl State {
 
     /// What a text says, or what is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let mut lines = Lines::new(text)?;
+        let mut lines = Lines::new("flowlane-card 1", text)?;
         let (pid, started) = two(lines.take("owner")?)?;
         let was = CardRss {
             function: Function::from_bits(number(lines.take("was-function")?)?),

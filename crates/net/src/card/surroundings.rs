@@ -9,13 +9,15 @@
 //!   /proc/sys/net/core/rps_sock_flow_entries, /sys/devices/system/cpu/online, /proc/PID/comm (irqbalance)
 //! ```
 //!
-//! The queue of an interrupt is derived from its name, since the kernel has no other connection between them: `virtio0-input.3`,
-//! `eth0-TxRx-3`, `mlx5_comp3@pci:...`. An interrupt with another name has no queue here.
+//! The queue of an interrupt is what the kernel's netdev family tells, for the drivers that report it there ([`queues::interrupts`]). For others it
+//! is derived from its name: `virtio0-input.3`, `eth0-TxRx-3`, `mlx5_comp3@pci:...`. An interrupt with another name has no queue then.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use flowlane_sys::netdev::{Interface, queues};
 
 /// Bytes of a file that are looked at: `/proc/interrupts` of hundreds of processors is the longest.
 const MOST: u64 = 16 << 20;
@@ -55,6 +57,16 @@ impl Cpus {
             cpus.extend((0..32).filter(|bit| word >> bit & 1 == 1).map(|bit| i as u32 * 32 + bit));
         }
         Some(Self(cpus))
+    }
+
+    /// The mask that [`of_mask`](Self::of_mask) reads.
+    #[must_use]
+    pub fn mask(&self) -> String {
+        let words = self.0.last().map_or(1, |last| last / 32 + 1);
+        let word = |i: u32| {
+            self.0.iter().filter(|&&cpu| cpu / 32 == i).fold(0u32, |word, cpu| word | 1 << (cpu % 32))
+        };
+        (0..words).rev().map(|i| format!("{:08x}", word(i))).collect::<Vec<_>>().join(",")
     }
 
     /// The only one, if there is one only.
@@ -154,6 +166,8 @@ impl ReceiveQueue {
 pub struct TransmitQueue {
     /// Its number.
     pub number: u32,
+    /// Its interrupts, where it has others than the receive queue of its number.
+    pub interrupts: Vec<Interrupt>,
     /// Processors whose packets it takes (XPS); `None` where there is nothing to read.
     pub xps_cpus: Option<Cpus>,
     /// Receive queues the answers to whose packets it takes (XPS).
@@ -188,6 +202,8 @@ pub struct Surroundings {
     pub flow_entries: Option<u32>,
     /// A daemon that moves interrupts about runs.
     pub irqbalance: bool,
+    /// The driver told which interrupts are the queues'; else they are known by their names.
+    pub told: bool,
     /// Settings that could not be read.
     pub unseen: Vec<Unseen>,
 }
@@ -197,6 +213,14 @@ impl Surroundings {
     /// those that cannot be read.
     #[must_use]
     pub fn read(root: &Path, interface: &str) -> Self {
+        // The kernel is asked about this machine only.
+        let found = if root == Path::new("/") { Interface::find(interface).ok() } else { None };
+        let told = found.and_then(|found| queues::interrupts(&found).ok()).unwrap_or_default();
+        Self::read_with(root, interface, &told)
+    }
+
+    /// As [`read`](Self::read), with the interrupts that the driver tells: receive queue and interrupt of each.
+    fn read_with(root: &Path, interface: &str, told: &[(u32, u32)]) -> Self {
         let mut files = Files { root: root.to_owned(), unseen: Vec::new() };
         let net = Path::new("sys/class/net").join(interface);
         let device = net.join("device");
@@ -206,16 +230,18 @@ impl Surroundings {
         let near = node.and_then(|node| {
             files.list(&PathBuf::from(format!("sys/devices/system/node/node{node}/cpulist")))
         });
-        let (receive, others) = files.receive(&net, interface);
+        let mut transmit = files.transmit(&net);
+        let (receive, others) = files.receive(&net, interface, told, &mut transmit);
         let mut seen = Self {
             online: files.list(Path::new("sys/devices/system/cpu/online")),
             node,
             near,
             receive,
-            transmit: files.transmit(&net),
+            transmit,
             others,
             flow_entries: files.parse(Path::new("proc/sys/net/core/rps_sock_flow_entries")),
             irqbalance: files.irqbalance(),
+            told: !told.is_empty(),
             unseen: Vec::new(),
         };
         seen.unseen = files.unseen;
@@ -271,7 +297,13 @@ impl Files {
         found
     }
 
-    fn receive(&mut self, net: &Path, interface: &str) -> (Vec<ReceiveQueue>, Vec<Interrupt>) {
+    fn receive(
+        &mut self,
+        net: &Path,
+        interface: &str,
+        told: &[(u32, u32)],
+        transmit: &mut [TransmitQueue],
+    ) -> (Vec<ReceiveQueue>, Vec<Interrupt>) {
         let mut queues: Vec<ReceiveQueue> = Vec::new();
         for number in self.queues(net, "rx-") {
             let directory = net.join("queues").join(format!("rx-{number}"));
@@ -283,13 +315,32 @@ impl Files {
             });
         }
         let mut others = Vec::new();
-        for interrupt in self.interrupts(net, interface) {
-            let whose = match queue_of(&interrupt.name, interface) {
+        for interrupt in self.interrupts(net, interface, told) {
+            let said: Vec<u32> = told
+                .iter()
+                .filter(|(_, number)| *number == interrupt.number)
+                .map(|(queue, _)| *queue)
+                .collect();
+            if !said.is_empty() {
+                // Queues may share an interrupt.
+                let theirs = queues.iter_mut().filter(|queue| said.contains(&queue.number));
+                theirs.for_each(|queue| queue.interrupts.push(interrupt.clone()));
+                continue;
+            }
+            // What the driver tells of a queue is not mixed with what names say.
+            let by_name = queue_of(&interrupt.name, interface)
+                .filter(|(_, number)| told.iter().all(|(queue, _)| queue != number));
+            let whose = match by_name {
                 Some((Direction::Receive | Direction::Both, number)) => {
                     queues.iter_mut().find(|queue| queue.number == number)
                 }
                 // An interrupt of its own for sending is no receive queue's.
-                Some((Direction::Transmit, _)) => continue,
+                Some((Direction::Transmit, number)) => {
+                    if let Some(queue) = transmit.iter_mut().find(|queue| queue.number == number) {
+                        queue.interrupts.push(interrupt);
+                    }
+                    continue;
+                }
                 None => None,
             };
             match whose {
@@ -312,6 +363,7 @@ impl Files {
             let directory = net.join("queues").join(format!("tx-{number}"));
             queues.push(TransmitQueue {
                 number,
+                interrupts: Vec::new(),
                 xps_cpus: self.mask(&directory.join("xps_cpus")),
                 xps_queues: self.mask(&directory.join("xps_rxqs")),
             });
@@ -320,8 +372,8 @@ impl Files {
     }
 
     /// Interrupts of an interface: those of its device, and those that have its name.
-    fn interrupts(&mut self, net: &Path, interface: &str) -> Vec<Interrupt> {
-        let mut own = Vec::new();
+    fn interrupts(&mut self, net: &Path, interface: &str, told: &[(u32, u32)]) -> Vec<Interrupt> {
+        let mut own: Vec<u32> = told.iter().map(|(_, number)| *number).collect();
         for above in ["device/msi_irqs", "device/../msi_irqs"] {
             let entries = fs::read_dir(self.root.join(net).join(above));
             let number = |entry: fs::DirEntry| entry.file_name().to_string_lossy().parse::<u32>().ok();

@@ -3,6 +3,7 @@
 //! A worker lends a lane to its thread while the lane's tasks run, and takes it back afterwards. Sockets and timers
 //! hold a [`LaneRef`], which finds the lane here; used on another lane or thread they find that it is not there and say so.
 
+pub(crate) mod budget;
 mod lane_ref;
 mod ready;
 

@@ -4,19 +4,20 @@
 //! time that passed. Lanes are matched by host and bucket, since they move; a lane that is at another worker than before has moved. A
 //! counter that is smaller than before (a worker that did not answer in between) counts as not risen.
 //!
-//! `flowlane top` draws it. The web page does the same in the browser (`web/page/reading.js`).
+//! `flowlane top` draws it, and so does the web page (`web/readings.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::live::{LiveView, TimesView};
-use super::view::{LaneView, QueueView, TimeView, WorkerView};
-use crate::stats::Derived;
+use serde::{Serialize, Serializer};
 
-/// Counters of a queue that count lost packets.
-const LOST: [&str; 5] = ["rx-no-frame", "rx-ring-full", "rx-bad", "tx-failed", "tx-far-full"];
+use super::live::{LiveView, TimesView};
+use super::view::{LaneView, QueueView, WorkerView};
+use crate::metrics::drops;
+use crate::stats::{Derived, StepTimes};
 
 /// What happened between two readings of one run. All rates are per second.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Change {
     /// Time between the readings, seconds.
     pub seconds: f64,
@@ -39,7 +40,8 @@ pub struct Change {
 }
 
 /// Sums over all hosts, workers and queues.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct Total {
     /// Packets received; none with kernel sockets.
     pub packets_in: f64,
@@ -62,7 +64,8 @@ pub struct Total {
 }
 
 /// How often something that the program counts happened.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct CountRate {
     /// What, for people.
     pub text: String,
@@ -71,32 +74,39 @@ pub struct CountRate {
 }
 
 /// One worker.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct WorkerRate {
     /// Its number.
     pub worker: usize,
     /// Turns of its loop.
     pub turns: f64,
+    /// Of them, those that found something to do.
+    pub busy_turns: f64,
     /// Sleeps.
     pub sleeps: f64,
     /// Share of a processor that its lanes took.
     pub load: f64,
     /// Lanes that it has.
     pub lanes: usize,
-    /// Share of its time in each step, in the order of [`StepTimes::NAMES`](crate::stats::StepTimes::NAMES); all 0 if no time passed.
+    /// Share of its time in each step, in the order of [`StepTimes::FIELDS`](crate::stats::StepTimes::FIELDS); all 0 if no time passed.
+    #[serde(serialize_with = "named")]
     pub steps: [f64; 7],
     /// Frames free in its pool.
     pub frames_free: u64,
     /// Requests for a frame that found none.
     pub frames_exhausted: f64,
     /// Figures of the processor's events, where they are counted.
+    #[serde(skip)]
     pub derived: Option<Derived>,
     /// Times its thread gave its processor up or lost it, where that is counted.
+    #[serde(skip)]
     pub switches: Option<f64>,
 }
 
 /// One lane.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct LaneRate {
     /// Its host.
     pub host: String,
@@ -115,15 +125,16 @@ pub struct LaneRate {
     /// Packets dropped.
     pub dropped: f64,
     /// TCP connections.
-    pub connections: usize,
+    pub connections: u64,
     /// UDP sockets.
-    pub sockets: usize,
+    pub sockets: u64,
     /// Times it has moved since the instance began.
     pub moves: u64,
 }
 
 /// One queue of a link.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct QueueRate {
     /// The host.
     pub host: String,
@@ -150,7 +161,8 @@ pub struct QueueRate {
 }
 
 /// One reason for drops.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct DropRate {
     /// The host; empty for what is lost between workers.
     pub host: String,
@@ -165,7 +177,8 @@ pub struct DropRate {
 }
 
 /// A lane that moved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct LaneMove {
     /// Its host.
     pub host: String,
@@ -175,6 +188,11 @@ pub struct LaneMove {
     pub from: usize,
     /// The worker that has it.
     pub to: usize,
+}
+
+/// Steps as pairs of a name and a share.
+fn named<S: Serializer>(steps: &[f64; 7], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(StepTimes::FIELDS.iter().zip(steps))
 }
 
 impl LiveView {
@@ -249,14 +267,14 @@ fn lanes(then: &LiveView, now: &LiveView, passed: &Passed) -> (Vec<LaneRate>, Ve
                 host: host.to_owned(),
                 bucket: lane.bucket,
                 worker,
-                load: rate(|l| l.busy_nanos) / 1e9,
-                frames: rate(|l| l.aligned + l.redirected),
-                redirected: rate(|l| l.redirected),
-                runs: rate(|l| l.task_runs),
+                load: rate(|l| l.counts.busy_nanos) / 1e9,
+                frames: rate(|l| l.counts.aligned + l.counts.redirected),
+                redirected: rate(|l| l.counts.redirected),
+                runs: rate(|l| l.counts.task_runs),
                 dropped: rate(|l| l.dropped),
-                connections: lane.connections,
-                sockets: lane.sockets,
-                moves: lane.moves,
+                connections: lane.counts.connections,
+                sockets: lane.counts.sockets,
+                moves: lane.counts.moves,
             }
         })
         .collect();
@@ -290,7 +308,7 @@ fn queues(then: &LiveView, now: &LiveView, passed: &Passed) -> Vec<QueueRate> {
             frames_out: of("tx-frames"),
             bits_in: 8.0 * of("rx-bytes"),
             bits_out: 8.0 * of("tx-bytes"),
-            lost: sum_of(LOST.iter().map(|name| of(name))),
+            lost: sum_of(drops::LOST_BY_LINKS.iter().map(|(name, ..)| of(name))),
             calls: of("system-calls"),
             aligned: aligned(then, worker, &queue.host, passed),
         }
@@ -325,12 +343,11 @@ fn drops(then: &LiveView, now: &LiveView, passed: &Passed) -> Vec<DropRate> {
 }
 
 fn workers(then: &LiveView, now: &LiveView, lanes: &[LaneRate], passed: &Passed) -> Vec<WorkerRate> {
-    let times = |t: &TimeView| [t.receive, t.stack, t.tasks, t.netisr, t.transmit, t.looking, t.asleep];
     let rate = |worker: &WorkerView| {
         let was = then.workers.iter().find(|w| w.worker == worker.worker);
         let of = |f: fn(&WorkerView) -> u64| passed.rate(f(worker), was.map(f));
-        let before = was.map_or([0; 7], |was| times(&was.time));
-        let mut steps = times(&worker.time);
+        let before = was.map_or([0; 7], |was| was.time.values());
+        let mut steps = worker.time.values();
         steps.iter_mut().zip(before).for_each(|(now, then)| *now = now.saturating_sub(then));
         let whole = steps.iter().sum::<u64>() as f64;
         let events = was.and_then(|was| {
@@ -340,13 +357,14 @@ fn workers(then: &LiveView, now: &LiveView, lanes: &[LaneRate], passed: &Passed)
         let own = || lanes.iter().filter(|lane| lane.worker == worker.worker);
         WorkerRate {
             worker: worker.worker,
-            turns: of(|w| w.turns),
-            sleeps: of(|w| w.sleeps),
+            turns: of(|w| w.turns.all),
+            busy_turns: of(|w| w.turns.busy),
+            sleeps: of(|w| w.turns.sleeps),
             load: sum_of(own().map(|lane| lane.load)),
             lanes: own().count(),
             steps: steps.map(|step| share(step as f64, whole).unwrap_or(0.0)),
-            frames_free: worker.frames_free,
-            frames_exhausted: of(|w| w.frames_exhausted),
+            frames_free: worker.pool.frames_free,
+            frames_exhausted: of(|w| w.pool.frames_exhausted),
             derived: events.as_ref().map(|(perf, packets)| perf.derived(*packets)),
             switches: events.as_ref().and_then(|(perf, _)| Some(perf.context_switches? as f64 / passed.0)),
         }

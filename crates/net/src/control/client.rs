@@ -14,10 +14,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use super::until;
 use crate::metrics::text::Format;
+use crate::trust::judge_peer;
 
 /// Longer than any worker may take to answer.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a request that changes something counts: what is begun by then ends before nobody waits any more.
+const COUNTS: Duration = Duration::from_secs(8);
 /// Largest document that is taken, bytes.
 const LARGEST: usize = 256 << 20;
 
@@ -33,6 +37,9 @@ pub enum ClientError {
         /// What the system said.
         source: io::Error,
     },
+    /// The socket, or its directory, is another user's.
+    #[error("{0}")]
+    Distrusted(String),
     /// The instance answered with an error.
     #[error("the instance answers {0}")]
     Status(u16),
@@ -74,7 +81,7 @@ pub fn get_text(path: &Path) -> Result<String, ClientError> {
 /// See [`ClientError`].
 pub fn post<T: DeserializeOwned>(path: &Path, what: &str, body: &impl Serialize) -> Result<T, ClientError> {
     let body = serde_json::to_vec(body).map_err(|e| ClientError::Answer(e.to_string()))?;
-    exchange(path, Request::post(what), body.into())
+    exchange(path, until::for_the_next(COUNTS, Request::post(what)), body.into())
 }
 
 fn exchange<T: DeserializeOwned>(path: &Path, request: Builder, body: Bytes) -> Result<T, ClientError> {
@@ -95,9 +102,11 @@ fn exchange_bytes(path: &Path, request: Builder, body: Bytes) -> Result<Bytes, C
 
 async fn fetch(path: &Path, request: Builder, body: Bytes) -> Result<Bytes, ClientError> {
     let other = |e: &dyn std::fmt::Display| ClientError::Answer(e.to_string());
+    super::place::check_directory_of(path).map_err(|e| ClientError::Distrusted(e.to_string()))?;
     let stream = UnixStream::connect(path)
         .await
         .map_err(|source| ClientError::Connect { path: path.to_owned(), source })?;
+    judge_peer(&stream).map_err(|e| ClientError::Distrusted(format!("{}: {e}", path.display())))?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| other(&e))?;
     let driver = tokio::spawn(connection);
     let request = request.header(header::HOST, "flowlane").body(Full::new(body)).map_err(|e| other(&e))?;

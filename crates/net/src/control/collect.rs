@@ -1,18 +1,21 @@
 //! From a snapshot to the documents.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 
 use flowlane_rss::HashType;
-use flowlane_stack::stats::{Counters, CountersRef};
+use flowlane_stack::stats::Figures;
 use flowlane_stack::tcp::{State, TcpRow};
 
 use super::view::*;
 use crate::HostInfo;
 use crate::kernel::{KernelRow, KernelUdpRow};
+use crate::link::Outstanding;
+use crate::metrics::KERNELS_OWN;
 use crate::metrics::{Snapshot, drops};
 use crate::stats::{
-    CardReport, LaneReport, Meeting, Misdirected, Report, Stall, StallCounts, StepTimes, WatchdogReport,
-    WorkerReport, counter_groups,
+    CardReport, LaneReport, Misdirected, Report, Stall, StallCounts, WatchdogReport, WorkerReport,
+    counter_groups,
 };
 
 impl ReportView {
@@ -60,20 +63,14 @@ fn stats(hosts: &[HostInfo], report: &Report) -> StatsView {
         let mut protocols: BTreeMap<String, BTreeMap<String, u64>> =
             counter_groups(&report.total(h)).into_iter().map(|(k, g)| (k.to_owned(), owned(g))).collect();
         if let Some(kernel) = report.kernel(h) {
-            let counters = protocols.entry("kernel".to_owned()).or_default();
-            Counters::each(&kernel, &mut |c| {
-                counters.insert(c.name.to_owned(), c.value);
-            });
+            // The kernel counts these for all programs of the machine together.
+            protocols.retain(|group, _| !KERNELS_OWN.contains(&group.as_str()));
+            protocols.insert("kernel".to_owned(), by_name(&kernel));
         }
         if let Some(relay) = report.relay(h) {
-            let mut group = |name: String, counters: &dyn CountersRef| {
-                let group = protocols.entry(name).or_default();
-                counters.each(&mut |c| {
-                    group.insert(c.name.to_owned(), c.value);
-                });
-            };
-            group("relay".to_owned(), &relay.relay);
-            relay.targets.iter().for_each(|(name, stats)| group(format!("relay {name}"), stats));
+            protocols.insert("relay".to_owned(), by_name(&relay.relay));
+            let targets = relay.targets.iter();
+            protocols.extend(targets.map(|(name, stats)| (format!("relay {name}"), by_name(stats))));
         }
         StatsHost { host: info.name.clone(), protocols }
     };
@@ -96,7 +93,7 @@ fn netisr(report: &Report) -> NetisrView {
         queued: w.netisr.queued,
         handled: w.netisr.handled,
         sent: w.netisr.sent,
-        meeting: meeting(&w.meeting),
+        meeting: w.meeting,
     };
     NetisrView {
         version: VERSION,
@@ -116,31 +113,6 @@ fn netisr(report: &Report) -> NetisrView {
             flags: "C--".into(),
         }],
         workstreams: report.workers.iter().zip(&cpus).map(workstream).collect(),
-    }
-}
-
-fn meeting(m: &Meeting) -> MeetingView {
-    MeetingView {
-        rung: m.rung,
-        woke: m.woke,
-        woken: m.woken,
-        waited: m.waited,
-        held_back: m.held_back,
-        room_waits: m.room_waits,
-        frames_sent_home: m.frames_sent_home,
-        frames_came_home: m.frames_came_home,
-    }
-}
-
-fn time(t: &StepTimes) -> TimeView {
-    TimeView {
-        receive: t.receive,
-        stack: t.stack,
-        tasks: t.tasks,
-        netisr: t.netisr,
-        transmit: t.transmit,
-        looking: t.looking,
-        asleep: t.asleep,
     }
 }
 
@@ -165,13 +137,13 @@ fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
     for (h, info) in hosts.iter().enumerate() {
         for lane in report.lanes(h) {
             let kernel = &lane.kernel_sockets;
-            view.left_out += lane.socket_count - lane.sockets.len() - kernel.udp.len();
+            view.left_out += lane.counts.sockets as usize - lane.sockets.len() - kernel.udp.len();
             view.sockets.extend(lane.sockets.iter().map(|s| udp_socket(info, lane, s)));
             view.sockets.extend(kernel.udp.iter().map(|s| kernel_udp_socket(info, lane, s)));
             let tcp = &lane.tcp;
-            view.left_out += (tcp.connections + tcp.listeners).saturating_sub(tcp.rows.len());
+            view.left_out +=
+                (tcp.connections + tcp.listeners).saturating_sub(tcp.rows.len() + kernel.rows.len());
             view.sockets.extend(tcp.rows.iter().map(|r| tcp_socket(info, lane, r)));
-            view.left_out += kernel.count - kernel.rows.len();
             view.sockets.extend(kernel.rows.iter().map(|r| kernel_socket(info, lane, r)));
             let mut count = |state: &str, n: usize| {
                 if n > 0 {
@@ -180,7 +152,6 @@ fn sockets(hosts: &[HostInfo], report: &Report) -> SocketsView {
             };
             count("LISTEN", tcp.listeners);
             State::ALL.iter().for_each(|s| count(s.netstat(), tcp.states[s.index()]));
-            kernel.rows.iter().for_each(|r| count(r.state.map_or("LISTEN", State::netstat), 1));
         }
     }
     view
@@ -190,110 +161,94 @@ fn star(port: u16) -> String {
     if port == 0 { "*".to_owned() } else { port.to_string() }
 }
 
-fn proto(name: &str, ip: Option<std::net::IpAddr>) -> String {
+fn proto(name: &str, ip: Option<IpAddr>) -> String {
     let family = ip.map_or("46", |ip| if ip.is_ipv4() { "4" } else { "6" });
     format!("{name}{family}")
 }
 
-fn udp_socket(info: &HostInfo, lane: &LaneReport, s: &crate::SocketInfo) -> SocketRow {
-    let local = s.local_ip.map_or("*".to_owned(), |ip| ip.to_string());
-    let foreign = s.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip, r.port));
+/// A row of this lane, with what all have; the rest is as of TCP without data.
+fn row(
+    lane: (&HostInfo, &LaneReport),
+    ends: [String; 2],
+    remote: Option<(IpAddr, u16)>,
+    flow: (u32, u8),
+) -> SocketRow {
+    let [proto, local] = ends;
     SocketRow {
-        proto: proto("udp", s.local_ip.or(s.remote.map(|r| r.ip))),
+        proto,
         state: String::new(),
-        host: info.name.clone(),
-        bucket: lane.bucket,
-        worker: lane.worker,
-        receive_queue: s.queued,
+        host: lane.0.name.clone(),
+        bucket: lane.1.bucket,
+        worker: lane.1.worker,
+        receive_queue: 0,
         send_queue: 0,
-        local: format!("{local}.{}", star(s.local_port)),
-        foreign,
-        connected: s.remote.is_some(),
+        local,
+        foreign: remote.map_or("*.*".to_owned(), |(ip, port)| format!("{ip}.{port}")),
+        connected: remote.is_some(),
+        received: 0,
+        dropped: 0,
+        sent: 0,
+        flowid: flow.0,
+        flowtype: flow.1,
+        flowtype_name: HashType::from_u8(flow.1).unwrap_or(HashType::None).name().into(),
+        arrival: None,
+    }
+}
+
+/// Protocol and local address of a socket of ours; `family`: an address of it, none for both.
+fn our_end(name: &str, family: Option<IpAddr>, local: Option<IpAddr>, port: u16) -> [String; 2] {
+    let ip = local.map_or("*".to_owned(), |ip| ip.to_string());
+    [proto(name, family), format!("{ip}.{}", star(port))]
+}
+
+/// Protocol and local address of a kernel socket.
+fn kernel_end(name: &str, local: SocketAddr) -> [String; 2] {
+    let any = local.ip().is_unspecified();
+    // A wildcard of IPv6 serves both families.
+    let family = if any && local.is_ipv6() { None } else { Some(local.ip()) };
+    our_end(name, family, (!any).then(|| local.ip()), local.port())
+}
+
+fn udp_socket(info: &HostInfo, lane: &LaneReport, s: &crate::SocketInfo) -> SocketRow {
+    let remote = s.remote.map(|r| (r.ip, r.port));
+    let ends = our_end("udp", s.local_ip.or(s.remote.map(|r| r.ip)), s.local_ip, s.local_port);
+    SocketRow {
+        receive_queue: s.queued,
         received: s.received,
         dropped: s.dropped,
         sent: s.sent,
-        flowid: s.hash,
-        flowtype: s.hash_type,
-        flowtype_name: HashType::from_u8(s.hash_type).unwrap_or(HashType::None).name().into(),
-        arrival: None,
+        ..row((info, lane), ends, remote, (s.hash, s.hash_type))
     }
 }
 
 fn tcp_socket(info: &HostInfo, lane: &LaneReport, r: &TcpRow) -> SocketRow {
-    let local = r.local_ip.map_or("*".to_owned(), |ip| ip.to_string());
-    let foreign = r.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip(), r.port()));
+    let remote = r.remote.map(|r| (r.ip(), r.port()));
+    let ends = our_end("tcp", r.local_ip, r.local_ip, r.local_port);
     SocketRow {
-        proto: proto("tcp", r.local_ip),
         state: r.state.map_or("LISTEN", State::netstat).into(),
-        host: info.name.clone(),
-        bucket: lane.bucket,
-        worker: lane.worker,
         receive_queue: r.recv_queue as usize,
         send_queue: r.send_queue as usize,
-        local: format!("{local}.{}", star(r.local_port)),
-        foreign,
-        connected: r.remote.is_some(),
-        received: 0,
-        dropped: 0,
-        sent: 0,
-        flowid: r.hash,
-        flowtype: r.hash_type,
-        flowtype_name: HashType::from_u8(r.hash_type).unwrap_or(HashType::None).name().into(),
-        arrival: None,
+        ..row((info, lane), ends, remote, (r.hash, r.hash_type))
     }
 }
 
-/// Protocol and local address of a kernel socket.
-fn kernel_end(name: &str, local: std::net::SocketAddr) -> (String, String) {
-    let any = local.ip().is_unspecified();
-    // A wildcard of IPv6 serves both families.
-    let family = if any && local.is_ipv6() { None } else { Some(local.ip()) };
-    let ip = if any { "*".to_owned() } else { local.ip().to_string() };
-    (proto(name, family), format!("{ip}.{}", star(local.port())))
-}
-
 fn kernel_udp_socket(info: &HostInfo, lane: &LaneReport, r: &KernelUdpRow) -> SocketRow {
-    let (proto, local) = kernel_end("udp", r.local);
+    let remote = r.remote.map(|r| (r.ip(), r.port()));
     SocketRow {
-        proto,
-        state: String::new(),
-        host: info.name.clone(),
-        bucket: lane.bucket,
-        worker: lane.worker,
         receive_queue: r.recv_queue as usize,
-        send_queue: 0,
-        local,
-        foreign: r.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip(), r.port())),
-        connected: r.remote.is_some(),
         received: r.received,
         dropped: r.dropped,
         sent: r.sent,
-        flowid: r.flow.0,
-        flowtype: r.flow.1,
-        flowtype_name: HashType::from_u8(r.flow.1).unwrap_or(HashType::None).name().into(),
-        arrival: None,
+        ..row((info, lane), kernel_end("udp", r.local), remote, r.flow)
     }
 }
 
 fn kernel_socket(info: &HostInfo, lane: &LaneReport, r: &KernelRow) -> SocketRow {
-    let (proto, local) = kernel_end("tcp", r.local);
+    let remote = r.remote.map(|r| (r.ip(), r.port()));
     SocketRow {
-        proto,
         state: r.state.map_or("LISTEN", State::netstat).into(),
-        host: info.name.clone(),
-        bucket: lane.bucket,
-        worker: lane.worker,
         receive_queue: r.recv_queue as usize,
         send_queue: r.send_queue as usize,
-        local,
-        foreign: r.remote.map_or("*.*".to_owned(), |r| format!("{}.{}", r.ip(), r.port())),
-        connected: r.remote.is_some(),
-        received: 0,
-        dropped: 0,
-        sent: 0,
-        flowid: r.flow.0,
-        flowtype: r.flow.1,
-        flowtype_name: HashType::from_u8(r.flow.1).unwrap_or(HashType::None).name().into(),
         arrival: r.arrival.map(|a| ArrivalView {
             processor: a.processor,
             queue: a.queue,
@@ -301,6 +256,7 @@ fn kernel_socket(info: &HostInfo, lane: &LaneReport, r: &KernelRow) -> SocketRow
             elsewhere: a.elsewhere.map(|why| why.name().to_owned()),
             why: a.elsewhere.map(|why| why.to_string()),
         }),
+        ..row((info, lane), kernel_end("tcp", r.local), remote, r.flow)
     }
 }
 
@@ -323,32 +279,18 @@ fn rss(now: &Snapshot) -> RssView {
             udp_4tuple: config.udp_ipv4,
             table: info.rss.table.slots().iter().map(|b| b.0).collect(),
             workers: now.owners[h].clone(),
-            steering: steering(&report.steering(h)),
+            steering: report.steering(h),
             arrivals: crate::metrics::steering::queues(report, h),
             links: info.links.clone(),
             card: report.cards.iter().find(|card| card.host == h).map(card),
         }
     };
-    RssView { version: VERSION, hosts: now.hosts.iter().enumerate().map(host).collect() }
+    let changed = report.changed.clone();
+    RssView { version: VERSION, hosts: now.hosts.iter().enumerate().map(host).collect(), changed }
 }
 
 fn card(card: &CardReport) -> CardView {
-    let CardReport { slots_moved, refused, followed, set_again, strayed, .. } = *card;
-    let strayed = strayed.map(|why| why.words().to_owned());
-    CardView { slots_moved, refused, followed, set_again, strayed }
-}
-
-pub(super) fn steering(s: &crate::stats::SteeringStats) -> SteeringView {
-    SteeringView {
-        received: s.received,
-        aligned: s.aligned,
-        redirected: s.redirected,
-        misdirected: s.misdirected,
-        foreign_hash: s.foreign_hash,
-        hash_delivered: s.hash_delivered,
-        hash_computed: s.hash_computed,
-        no_flow: s.no_flow,
-    }
+    CardView { counts: card.counts, strayed: card.strayed.map(|why| why.words().to_owned()) }
 }
 
 pub(super) fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
@@ -356,16 +298,11 @@ pub(super) fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
     let worker = |w: &WorkerReport| WorkerView {
         worker: w.worker,
         turns: w.turns,
-        busy_turns: w.busy_turns,
-        sleeps: w.sleeps,
-        time: time(&w.time),
+        time: w.time,
         needed_by: w.needed_by,
         long_tasks: w.long_tasks.clone(),
         perf: w.perf.clone(),
-        frames_free: w.frames_free,
-        frames_exhausted: w.frames_exhausted,
-        frames_allocated: w.frames_allocated,
-        move_overflow: w.move_overflow,
+        pool: w.pool,
         queues: w
             .queues
             .iter()
@@ -374,12 +311,16 @@ pub(super) fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
                 interface: q.interface,
                 queue: q.queue,
                 counters: by_name(&q.stats),
+                outstanding: q.outstanding.map(|all| {
+                    let names = Outstanding::NAMES.iter().map(|name| (*name).to_owned());
+                    names.zip(all.values()).collect()
+                }),
             })
             .collect(),
         hosts: (0..hosts.len())
             .map(|h| HostLanes {
                 host: name(h),
-                steering: steering(&w.steering.get(h).copied().unwrap_or_default()),
+                steering: w.steering.get(h).copied().unwrap_or_default(),
                 lanes: w.lanes.iter().filter(|l| l.host == h).map(lane).collect(),
             })
             .collect(),
@@ -388,25 +329,19 @@ pub(super) fn workers(hosts: &[HostInfo], report: &Report) -> WorkersView {
     WorkersView { version: VERSION, workers: report.workers.iter().map(worker).collect() }
 }
 
-fn by_name(stats: &crate::link::QueueStats) -> BTreeMap<String, u64> {
-    let mut counters = BTreeMap::new();
-    stats.each(&mut |name, value| {
-        counters.insert(name.to_owned(), value);
+/// A group's figures by name.
+fn by_name(group: &dyn Figures) -> BTreeMap<String, u64> {
+    let mut figures = BTreeMap::new();
+    group.each(&mut |figure| {
+        figures.insert(figure.name.to_owned(), figure.value);
     });
-    counters
+    figures
 }
 
 fn lane(l: &LaneReport) -> LaneView {
     LaneView {
         bucket: l.bucket,
-        aligned: l.aligned,
-        redirected: l.redirected,
-        task_runs: l.task_runs,
-        panics: l.panics,
-        moves: l.moves,
-        busy_nanos: l.busy_nanos,
-        sockets: l.socket_count,
-        connections: l.connections,
+        counts: l.counts,
         delivered: l.stats.udp.delivered,
         sent: l.stats.udp.sent,
         dropped: drops::of_lane(l),

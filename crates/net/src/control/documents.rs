@@ -20,7 +20,7 @@ const BODY: usize = 1 << 20;
 
 /// What somebody asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked<'a> {
+pub enum Query<'a> {
     /// A document, by its path.
     Get(&'a str),
     /// A change, by its path, with what was sent.
@@ -52,7 +52,7 @@ impl Listener {
     /// [`ControlError::System`] when no thread can be had.
     pub fn serve_documents(
         mut self,
-        answer: impl Fn(Asked<'_>) -> Option<Answer> + Send + Sync + 'static,
+        answer: impl Fn(Query<'_>) -> Option<Answer> + Send + Sync + 'static,
     ) -> Result<Documents, ControlError> {
         let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
         let path = self.file.path().to_owned();
@@ -68,7 +68,7 @@ impl Listener {
 
 async fn answered<F>(request: Request<Incoming>, answer: Arc<F>) -> Response<Full<Bytes>>
 where
-    F: Fn(Asked<'_>) -> Option<Answer> + Send + Sync + 'static,
+    F: Fn(Query<'_>) -> Option<Answer> + Send + Sync + 'static,
 {
     let (post, path) = (request.method() == Method::POST, request.uri().path().to_owned());
     if !post && request.method() != Method::GET {
@@ -77,7 +77,7 @@ where
     let Ok(body) = Limited::new(request.into_body(), BODY).collect().await.map(Collected::to_bytes) else {
         return failure(StatusCode::BAD_REQUEST, "the request is too long or cut short");
     };
-    let asked = move || answer(if post { Asked::Post(&path, &body) } else { Asked::Get(&path) });
+    let asked = move || answer(if post { Query::Post(&path, &body) } else { Query::Get(&path) });
     match tokio::task::spawn_blocking(asked).await {
         Ok(Some(Ok(document))) => respond(StatusCode::OK, document),
         Ok(Some(Err(why))) => failure(StatusCode::CONFLICT, &why),

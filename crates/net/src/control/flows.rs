@@ -32,7 +32,7 @@ pub struct FlowsView {
     pub instance: Instance,
     /// Whether flows are watched.
     pub watched: bool,
-    /// Flows that each lane keeps by packets, and by bytes, at most.
+    /// Flows that each lane keeps by packets, and by bytes, at most; 0 where nothing is kept, because kernel sockets are asked.
     pub room: usize,
     /// Lanes that did not answer.
     pub silent_lanes: usize,
@@ -80,16 +80,23 @@ pub struct FlowRow {
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Seconds since it got into a table.
-    pub age: u64,
-    /// Seconds since its last packet.
-    pub idle: u64,
+    /// Seconds since it got into a table; not of kernel sockets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age: Option<u64>,
+    /// Seconds since its last packet; of connections on kernel sockets since data passed, and not of their sockets of datagrams.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<u64>,
+    /// Counted by a socket of the kernel, which tells no headers: all bytes are those of data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_kernel: bool,
 }
 
 /// Switches the watching on or off.
 pub(super) fn watch(asked: &WatchRequest, handle: &Handle) -> Result<(), String> {
-    if handle.hosts().iter().all(|host| host.kernel) {
-        return Err("packets of kernel sockets are the kernel's: flows are watched on links of ours".into());
+    if !asked.watch && handle.hosts().iter().all(|host| host.kernel) {
+        return Err(
+            "flows of kernel sockets cost nothing until somebody asks: there is nothing to switch off".into(),
+        );
     }
     if asked.flows.is_some_and(|flows| !(8..=1 << 20).contains(&flows)) {
         return Err("a lane keeps 8 to 1048576 flows".into());
@@ -182,8 +189,9 @@ fn row(host: &str, lane: &LaneTop, flow: &TopFlow) -> FlowRow {
         received_bytes: flow.received.octets,
         sent_packets: flow.sent.packets,
         sent_bytes: flow.sent.octets,
-        age: seconds(flow.since),
-        idle: seconds(flow.last),
+        age: (!flow.by_kernel).then(|| seconds(flow.since)),
+        idle: (!flow.by_kernel || flow.protocol == IpProtocol::TCP).then(|| seconds(flow.last)),
+        by_kernel: flow.by_kernel,
     }
 }
 
@@ -213,8 +221,9 @@ mod tests {
             received_bytes: 0,
             sent_packets: 0,
             sent_bytes: 0,
-            age: 0,
-            idle: 0,
+            age: None,
+            idle: None,
+            by_kernel: false,
         };
         FlowsView {
             version: VERSION,

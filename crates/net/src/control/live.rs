@@ -9,9 +9,10 @@ use flowlane_stack::stats::Histogram;
 use flowlane_stack::tcp::State;
 use serde::{Deserialize, Serialize};
 
-use super::collect::{steering, workers};
-use super::view::{Instance, SteeringView, VERSION, WorkerView};
+use super::collect::workers;
+use super::view::{Instance, VERSION, WorkerView};
 use crate::metrics::{Snapshot, drops};
+use crate::stats::SteeringStats;
 
 /// `/v1/live`: the numbers of one moment, without keys and without addresses of peers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,7 +66,7 @@ pub struct LiveHost {
     /// Its links by interface, for people: `af-xdp:eth0 (native, copied)`.
     pub links: Vec<String>,
     /// How its frames arrived, over all workers.
-    pub steering: SteeringView,
+    pub steering: SteeringStats,
     /// Whether its sockets are the kernel's, which has no queues and no packets to be counted here.
     pub kernel: bool,
     /// Bytes received: of packets, over links of ours; read, with kernel sockets.
@@ -153,7 +154,7 @@ fn host(now: &Snapshot, h: usize) -> LiveHost {
         bytes_out,
         host: now.hosts[h].name.clone(),
         links: now.hosts[h].links.clone(),
-        steering: steering(&now.report.steering(h)),
+        steering: now.report.steering(h),
         tcp_states,
     }
 }

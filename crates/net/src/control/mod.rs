@@ -30,6 +30,7 @@ mod change;
 mod client;
 mod collect;
 mod documents;
+mod exported;
 mod flows;
 mod listening;
 mod live;
@@ -38,8 +39,13 @@ mod place;
 mod server;
 mod serving;
 mod switch;
+mod until;
 mod view;
 mod web;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -49,22 +55,22 @@ use crate::error::mended;
 pub use captures::{CaptureRequest, CaptureStart, CaptureView};
 pub use change::{Change, CountRate, DropRate, LaneMove, LaneRate, QueueRate, Total, WorkerRate};
 pub use client::{ClientError, get, get_text, post};
-pub use documents::{Answer, Asked, Documents};
+pub use documents::{Answer, Documents, Query};
+pub use exported::{Exported, export};
 pub use flows::{FlowRow, FlowsView, WatchRequest};
 pub use listening::ListenError;
 pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
 pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
-pub use place::{default_path, instances, instances_of};
+pub use place::{default_path, find_instances, find_runtimes, instances, instances_of};
 pub use server::Control;
 pub use switch::{
     AddressesView, ChangeRequest, ConfigView, DoneView, PortAddRequest, PortMoveRequest, PortRemoveRequest,
     SwitchControl,
 };
 pub use view::{
-    ArrivalView, CardView, Configuration, HostLanes, Instance, LaneView, MeetingView, MetricsView,
-    MoveRequest, MoveView, NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow,
-    SocketsView, StallView, StallsView, StatsHost, StatsView, SteeringView, TimeView, VERSION, WatchdogView,
-    WorkerView, WorkersView, Workstream,
+    ArrivalView, CardView, Configuration, HostLanes, Instance, LaneView, MetricsView, MoveRequest, MoveView,
+    NetisrView, ProtocolRow, QueueView, ReportView, RssHost, RssView, SocketRow, SocketsView, StallView,
+    StallsView, StatsHost, StatsView, VERSION, WatchdogView, WorkerView, WorkersView, Workstream,
 };
 pub use web::{WebListener, WebPage, listen_for_web};
 

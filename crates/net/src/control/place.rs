@@ -6,12 +6,13 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::ControlError;
 use crate::directory::default_directory;
+use crate::trust::{OwnDirectory, judge_peer};
 
 /// How the file names of runtimes end.
 pub(super) const RUNTIME: &str = "sock";
@@ -27,7 +28,7 @@ fn path_of(kind: &str) -> PathBuf {
 }
 
 /// Sockets of instances of this user that answer, at their default places, in order of name. Files left by the dead are
-/// removed.
+/// removed. None if the directory is not to be trusted: see [`find_instances`].
 #[must_use]
 pub fn instances() -> Vec<PathBuf> {
     instances_of(RUNTIME)
@@ -36,23 +37,51 @@ pub fn instances() -> Vec<PathBuf> {
 /// As [`instances`], of programs of another kind: those that called [`listen_as`](super::listen_as) with this word.
 #[must_use]
 pub fn instances_of(kind: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(default_directory()) else { return Vec::new() };
-    let mut found: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == kind))
-        .filter(|path| match UnixStream::connect(path) {
-            Ok(_) => true,
-            Err(e) => {
-                if e.kind() == io::ErrorKind::ConnectionRefused {
-                    let _ = fs::remove_file(path);
-                }
-                false
-            }
-        })
-        .collect();
-    found.sort();
-    found
+    find_instances(kind).unwrap_or_default()
+}
+
+/// As [`instances_of`], and says why the directory is not used if it is another's or open to others.
+///
+/// # Errors
+/// [`ControlError::Directory`].
+pub fn find_instances(kind: &str) -> Result<Vec<PathBuf>, ControlError> {
+    instances_in(&default_directory(), kind)
+}
+
+/// As [`find_instances`], of runtimes.
+///
+/// # Errors
+/// [`ControlError::Directory`].
+pub fn find_runtimes() -> Result<Vec<PathBuf>, ControlError> {
+    find_instances(RUNTIME)
+}
+
+fn instances_in(directory: &Path, kind: &str) -> Result<Vec<PathBuf>, ControlError> {
+    let wrong = |why| ControlError::Directory { path: directory.to_owned(), why };
+    let Some(own) = OwnDirectory::open(directory).map_err(wrong)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for name in own.sockets(kind) {
+        let path = directory.join(&name);
+        match UnixStream::connect(&path) {
+            Ok(stream) if judge_peer(&stream).is_ok() => found.push(path),
+            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => own.remove(&name),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the directory of a socket at its default place is to be trusted. Others are where their user says.
+///
+/// # Errors
+/// [`ControlError::Directory`].
+pub(super) fn check_directory_of(socket: &Path) -> Result<(), ControlError> {
+    let directory = default_directory();
+    if socket.parent() != Some(&directory) {
+        return Ok(());
+    }
+    let wrong = |why| ControlError::Directory { path: directory.clone(), why };
+    OwnDirectory::open(&directory).map(drop).map_err(wrong)
 }
 
 /// The default path, its directory made and checked.
@@ -64,17 +93,10 @@ pub(super) fn make_default(kind: &str) -> Result<PathBuf, ControlError> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         Err(e) => return Err(wrong(e.to_string())),
     }
-    let meta = fs::symlink_metadata(&directory).map_err(|e| wrong(e.to_string()))?;
-    if !meta.is_dir() {
-        return Err(wrong("is no directory".into()));
+    match OwnDirectory::open(&directory).map_err(wrong)? {
+        Some(_) => Ok(path_of(kind)),
+        None => Err(wrong("is gone again".into())),
     }
-    if meta.uid() != rustix::process::getuid().as_raw() {
-        return Err(wrong("belongs to another user".into()));
-    }
-    if meta.permissions().mode() & 0o077 != 0 {
-        return Err(wrong("is open to others: make its mode 0700".into()));
-    }
-    Ok(path_of(kind))
 }
 
 /// Binds a socket of mode 0600. A file left by the dead is replaced.
@@ -148,6 +170,24 @@ mod tests {
         let second = bind(&path).unwrap();
         assert!(UnixStream::connect(&path).is_ok());
         drop(second);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// Of what is in the directory, only sockets of ours are looked at, and only those of the dead are removed.
+    #[test]
+    fn instances_are_looked_for_in_a_directory_of_ours_alone() {
+        let dir = scratch("found");
+        fs::set_permissions(&dir, Permissions::from_mode(0o700)).unwrap();
+        let living = bind(&dir.join("1.sock")).unwrap();
+        drop(bind(&dir.join("2.sock")).unwrap());
+        fs::write(dir.join("3.sock"), "precious").unwrap();
+        assert_eq!(instances_in(&dir, RUNTIME).unwrap(), [dir.join("1.sock")]);
+        assert!(!dir.join("2.sock").exists(), "of the dead");
+        assert_eq!(fs::read_to_string(dir.join("3.sock")).unwrap(), "precious");
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        drop(living);
+        assert!(matches!(instances_in(&dir, RUNTIME), Err(ControlError::Directory { .. })));
+        assert!(dir.join("1.sock").exists(), "nothing is removed from a directory that is not trusted");
         fs::remove_dir_all(dir).unwrap();
     }
 

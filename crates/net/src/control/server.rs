@@ -13,9 +13,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::captures::{self, CaptureRequest, CaptureView};
+use super::exported::written;
 use super::flows::{self, FlowsView, WatchRequest};
 use super::live::{Additions, LiveView};
-use super::metrics::exposed;
 use super::place::SocketFile;
 use super::serving::{Door, Limits, Server};
 use super::view::{MetricsView, MoveRequest, MoveView, ReportView};
@@ -78,7 +78,8 @@ async fn answer(request: Request<Incoming>, served: Arc<Served>) -> Response<Ful
         return response;
     }
     if request.uri().path() == "/metrics" {
-        return exposed(&request, served.handle.clone(), served.instance.clone()).await;
+        let (handle, instance) = (served.handle.clone(), served.instance.clone());
+        return written(&request, move || Snapshot::take(&handle, &instance).metrics()).await;
     }
     let most = flows::wanted(request.uri().query());
     let Some(what) = request.uri().path().strip_prefix("/v1/").map(str::to_owned) else {

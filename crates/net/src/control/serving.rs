@@ -2,19 +2,23 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, watch};
+
+use super::until;
 
 /// Bytes of a request's head. Hyper takes no less than 8192.
 const HEAD: usize = 8192;
@@ -118,8 +122,13 @@ where
         let answer = answer.clone();
         tokio::spawn(async move {
             let service = service_fn(move |request| {
-                let answered = answer(request);
-                async move { Ok::<_, Infallible>(answered.await) }
+                let answered = (!until::is_over(&request)).then(|| answer(request));
+                async move {
+                    Ok::<_, Infallible>(match answered {
+                        Some(answered) => answered.await,
+                        None => too_late(),
+                    })
+                }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -134,6 +143,13 @@ where
     }
 }
 
+/// The answer to a request that is not done.
+fn too_late() -> Response<Full<Bytes>> {
+    let why = "the request came too late: who sent it has been told that there is no answer";
+    let body = serde_json::json!({ "version": super::VERSION, "error": why });
+    respond(StatusCode::CONFLICT, "application/json", body.to_string().into_bytes())
+}
+
 /// An answer with a body of this type, not to be kept.
 pub(super) fn respond(status: StatusCode, kind: &'static str, body: Vec<u8>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
@@ -142,4 +158,22 @@ pub(super) fn respond(status: StatusCode, kind: &'static str, body: Vec<u8>) -> 
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Whether the request's one `Host` line names this address, or `localhost` where that is a loopback address.
+pub(super) fn names_us(request: &Request<Incoming>, address: SocketAddr) -> bool {
+    let mut lines = request.headers().get_all(HOST).iter();
+    let (Some(host), None) = (lines.next(), lines.next()) else { return false };
+    is_name_of(host.as_bytes(), address)
+}
+
+pub(super) fn is_name_of(host: &[u8], address: SocketAddr) -> bool {
+    let Ok(host) = Authority::try_from(host) else { return false };
+    let name = host.host().trim_start_matches('[').trim_end_matches(']');
+    let ip = address.ip();
+    let known = match name.parse::<IpAddr>() {
+        Ok(named) => named.to_canonical() == ip.to_canonical(),
+        Err(_) => ip.to_canonical().is_loopback() && name.eq_ignore_ascii_case("localhost"),
+    };
+    known && host.port_u16().unwrap_or(80) == address.port() && !host.as_str().contains('@')
 }

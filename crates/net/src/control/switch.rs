@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::documents::{Answer, Asked, Documents};
+use super::documents::{Answer, Documents, Query};
 use super::{ControlError, Listener};
 use crate::switch::{AddressView, Handle, PortLink};
 
@@ -114,23 +114,23 @@ impl Listener {
     }
 }
 
-fn answer(asked: &Asked<'_>, handle: &Handle, down: &AtomicBool) -> Option<Answer> {
+fn answer(asked: &Query<'_>, handle: &Handle, down: &AtomicBool) -> Option<Answer> {
     let version = super::VERSION;
     let made = match asked {
-        Asked::Post("/v1/switch/down", _) => {
+        Query::Post("/v1/switch/down", _) => {
             down.store(true, Ordering::Relaxed);
             document(&DoneView { version })
         }
-        Asked::Post("/v1/switch/change", body) => change(handle, body),
-        Asked::Post("/v1/switch/move", body) => move_port(handle, body),
-        Asked::Post("/v1/switch/add", body) => add_port(handle, body),
-        Asked::Post("/v1/switch/remove", body) => remove_port(handle, body),
-        Asked::Get("/v1/switch") => handle.view().map_err(words).and_then(|view| document(&view)),
-        Asked::Get("/v1/switch/addresses") => handle
+        Query::Post("/v1/switch/change", body) => change(handle, body),
+        Query::Post("/v1/switch/move", body) => move_port(handle, body),
+        Query::Post("/v1/switch/add", body) => add_port(handle, body),
+        Query::Post("/v1/switch/remove", body) => remove_port(handle, body),
+        Query::Get("/v1/switch") => handle.view().map_err(words).and_then(|view| document(&view)),
+        Query::Get("/v1/switch/addresses") => handle
             .addresses()
             .map_err(words)
             .and_then(|addresses| document(&AddressesView { version, addresses })),
-        Asked::Get("/v1/switch/config") => document(&ConfigView { version, file: handle.file() }),
+        Query::Get("/v1/switch/config") => document(&ConfigView { version, file: handle.file() }),
         _ => return None,
     };
     Some(made)

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 pub use crate::metrics::Instance;
 use crate::metrics::Metric;
 use crate::metrics::steering::QueueSteering;
-use crate::stats::{LongTasks, PerfReport};
+use crate::stats::{
+    CardCounts, LaneCounts, LongTasks, Meeting, PerfReport, PoolCounts, SteeringStats, StepTimes, Turns,
+};
 
 /// Version of the documents.
 pub const VERSION: u32 = 1;
@@ -198,30 +200,7 @@ document! {
         sent: u64,
         /// Where the worker met others.
         #[serde(default)]
-        meeting: MeetingView,
-    }
-}
-
-document! {
-    /// Where one worker met others.
-    #[derive(Default)]
-    MeetingView {
-        /// Times it rang the doorbell of another worker.
-        rung: u64,
-        /// Of them, those that woke a sleeping worker.
-        woke: u64,
-        /// Sleeps of its own that another thread ended.
-        woken: u64,
-        /// What it had for another worker and had to keep, because the ring was full.
-        waited: u64,
-        /// Bursts cut short because a ring to another worker had no room for more.
-        held_back: u64,
-        /// Times one of its lanes began to wait for room on a link, or for a free frame.
-        room_waits: u64,
-        /// Frames of other workers that it sent back to their pools.
-        frames_sent_home: u64,
-        /// Frames of its own pool that came back from other threads.
-        frames_came_home: u64,
+        meeting: Meeting,
     }
 }
 
@@ -334,6 +313,9 @@ document! {
         version: u32,
         /// By host.
         hosts: Vec<RssHost>,
+        /// What other programs changed of the cards under AF_XDP links: the last changes.
+        #[serde(default)]
+        changed: Vec<String>,
     }
 }
 
@@ -353,7 +335,7 @@ document! {
         /// Worker that holds each bucket now.
         workers: Vec<Option<usize>>,
         /// How its frames arrived, over all workers.
-        steering: SteeringView,
+        steering: SteeringStats,
         /// How they arrived on each queue of its links, and why some were not aligned.
         #[serde(default)]
         arrivals: Vec<QueueSteering>,
@@ -369,40 +351,12 @@ document! {
 document! {
     /// What was done to a card.
     CardView {
-        /// Slots of its table that were changed because their lane had moved.
-        slots_moved: u64,
-        /// Changes that it did not take.
-        refused: u64,
-        /// Times that another program had changed its table, and lanes were moved to the workers of their queues.
-        followed: u64,
-        /// Times that its settings were set again because packets arrived on other queues.
-        set_again: u64,
+        /// What was done.
+        #[serde(flatten)]
+        counts: CardCounts,
         /// Why packets arrived on other queues, as last found out; for people.
         #[serde(default)]
         strayed: Option<String>,
-    }
-}
-
-document! {
-    /// How frames arrived.
-    SteeringView {
-        /// Frames received.
-        received: u64,
-        /// Of them, whose bucket belonged to the worker of their queue.
-        aligned: u64,
-        /// Of them, handed to another worker.
-        redirected: u64,
-        /// Of them, that came on another queue than their hash names.
-        misdirected: u64,
-        /// Of them, whose delivered hash was not that of key and fields.
-        #[serde(default)]
-        foreign_hash: u64,
-        /// Hashes taken as delivered.
-        hash_delivered: u64,
-        /// Hashes computed.
-        hash_computed: u64,
-        /// Frames without a flow.
-        no_flow: u64,
     }
 }
 
@@ -421,15 +375,12 @@ document! {
     WorkerView {
         /// Its number.
         worker: usize,
-        /// Turns of its loop.
-        turns: u64,
-        /// Turns that found something to do.
-        busy_turns: u64,
-        /// Times it slept.
-        sleeps: u64,
+        /// Its loop.
+        #[serde(flatten)]
+        turns: Turns,
         /// Where its time went, nanoseconds: each is in exactly one of these.
         #[serde(default)]
-        time: TimeView,
+        time: StepTimes,
         /// Lanes, at this worker or another, whose frames come on its queues: they need it awake.
         #[serde(default)]
         needed_by: u64,
@@ -439,14 +390,9 @@ document! {
         /// What processor and kernel counted for its thread, if that was asked for.
         #[serde(default)]
         perf: Option<Box<PerfReport>>,
-        /// Frames free in its pool.
-        frames_free: u64,
-        /// Requests for a frame that found none.
-        frames_exhausted: u64,
-        /// Frames handed out.
-        frames_allocated: u64,
-        /// Frames dropped while a lane moved.
-        move_overflow: u64,
+        /// Its frames, and what it lost.
+        #[serde(flatten)]
+        pool: PoolCounts,
         /// Its queues.
         queues: Vec<QueueView>,
         /// Its lanes, by host.
@@ -466,27 +412,6 @@ impl WorkerView {
 }
 
 document! {
-    /// Where the time of one worker went, nanoseconds since it began.
-    #[derive(Default)]
-    TimeView {
-        /// Taking frames from links, and news of the kernel's sockets.
-        receive: u64,
-        /// Lanes: frames that came in, timers, and what they put out.
-        stack: u64,
-        /// Tasks of applications, with the calls they make.
-        tasks: u64,
-        /// What came from other workers, and messages.
-        netisr: u64,
-        /// Handing frames to links.
-        transmit: u64,
-        /// Turns that found nothing to do.
-        looking: u64,
-        /// Asleep.
-        asleep: u64,
-    }
-}
-
-document! {
     /// One queue of a link.
     QueueView {
         /// The host.
@@ -498,6 +423,9 @@ document! {
         queue: Option<u16>,
         /// Counters by name.
         counters: BTreeMap<String, u64>,
+        /// Frames in the hands of kernel and card, by where they are; none for links that copy packets.
+        #[serde(default)]
+        outstanding: Option<BTreeMap<String, u64>>,
     }
 }
 
@@ -507,7 +435,7 @@ document! {
         /// The host.
         host: String,
         /// How its frames arrived here.
-        steering: SteeringView,
+        steering: SteeringStats,
         /// Its lanes here.
         lanes: Vec<LaneView>,
     }
@@ -518,23 +446,9 @@ document! {
     LaneView {
         /// Its bucket.
         bucket: u16,
-        /// Frames that came in on a queue of its own worker.
-        aligned: u64,
-        /// Frames that another worker handed over.
-        redirected: u64,
-        /// Times a task ran.
-        task_runs: u64,
-        /// Tasks that panicked.
-        panics: u64,
-        /// Times it moved.
-        moves: u64,
-        /// Nanoseconds that workers have spent on it.
-        #[serde(default)]
-        busy_nanos: u64,
-        /// Sockets of UDP.
-        sockets: usize,
-        /// Connections of TCP, TIME-WAIT records not counted.
-        connections: usize,
+        /// What the runtime counts of it.
+        #[serde(flatten)]
+        counts: LaneCounts,
         /// Datagrams delivered to sockets.
         delivered: u64,
         /// Datagrams sent.

@@ -5,76 +5,53 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use flowlane_sys::figures;
 use serde::{Deserialize, Serialize};
 
-macro_rules! counts {
-    ($($(#[doc = $doc:literal])+ $field:ident: $name:literal $words:literal;)+) => {
-        /// Counters of one direction, or of one queue of it.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        pub struct LineCounts {
-            $($(#[doc = $doc])+ pub $field: u64,)+
-        }
+use crate::stats::Figures;
 
-        /// How many there are.
-        const COUNTERS: usize = [$($name),+].len();
-
-        impl LineCounts {
-            fn values(&self) -> [u64; COUNTERS] {
-                [$(self.$field),+]
-            }
-
-            fn of([$($field),+]: [u64; COUNTERS]) -> Self {
-                Self { $($field),+ }
-            }
-
-            /// Calls `f` with the name of each counter, words for people, and its value.
-            pub fn each(&self, f: &mut dyn FnMut(&'static str, &'static str, u64)) {
-                $(f($name, $words, self.$field);)+
-            }
-
-            /// Adds those of another queue.
-            pub fn add(&mut self, other: &Self) {
-                $(self.$field += other.$field;)+
-            }
-        }
-    };
+figures! {
+    /// Counters of one direction, or of one queue of it.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub struct LineCounts {
+        /// Packets that the far kernel has received; one that is to be segmented counts as one.
+        packets: count "packets passed on";
+        /// Their bytes, with the Ethernet header.
+        bytes: count "bytes";
+        /// What these packets are on a wire: packets, or the segments they become.
+        segments: count "segments on a wire";
+        /// Packets cut into segments here, because the fate of each segment counts.
+        cut: count "packets cut into segments here";
+        /// Packets that came on another queue than their hash names; they are delivered on that which it names.
+        requeued: count "came on another queue than their hash names";
+        /// Held so that later packets overtake them.
+        reordered: count "held for reordering";
+        /// Sent twice.
+        duplicated: count "duplicated";
+        /// With a flipped bit.
+        corrupted: count "corrupted";
+        /// Dropped: lost on purpose.
+        lost: count "dropped: loss";
+        /// Dropped: too many bytes waited.
+        queue_full: count "dropped: queue-full";
+        /// Dropped: longer than the far MTU, its header and a tag.
+        oversize: count "dropped: oversize";
+        /// Dropped: the far interface is down.
+        far_down: count "dropped: far-down";
+        /// Dropped: the far kernel refused it, for a senseless header or want of memory.
+        refused: count "dropped: refused";
+        /// Dropped: shorter than an Ethernet header, or longer than any packet.
+        bad_length: count "dropped: bad-length";
+        /// Packets that wait now.
+        waiting: gauge "waiting now";
+        /// Reads, writes and waits: system calls.
+        system_calls: count "system calls";
+    }
 }
 
-counts! {
-    /// Packets that the far kernel has received; one that is to be segmented counts as one.
-    packets: "packets" "packets passed on";
-    /// Their bytes, with the Ethernet header.
-    bytes: "bytes" "bytes";
-    /// What these packets are on a wire: packets, or the segments they become.
-    segments: "segments" "segments on a wire";
-    /// Packets cut into segments here, because the fate of each segment counts.
-    cut: "cut" "packets cut into segments here";
-    /// Packets that came on another queue than their hash names; they are delivered on that which it names.
-    requeued: "requeued" "came on another queue than their hash names";
-    /// Held so that later packets overtake them.
-    reordered: "reordered" "held for reordering";
-    /// Sent twice.
-    duplicated: "duplicated" "duplicated";
-    /// With a flipped bit.
-    corrupted: "corrupted" "corrupted";
-    /// Dropped: lost on purpose.
-    lost: "lost" "dropped: loss";
-    /// Dropped: too many bytes waited.
-    queue_full: "queue-full" "dropped: queue-full";
-    /// Dropped: longer than the far MTU, its header and a tag.
-    oversize: "oversize" "dropped: oversize";
-    /// Dropped: the far interface is down.
-    far_down: "far-down" "dropped: far-down";
-    /// Dropped: the far kernel refused it, for a senseless header or want of memory.
-    refused: "refused" "dropped: refused";
-    /// Dropped: shorter than an Ethernet header, or longer than any packet.
-    bad_length: "bad-length" "dropped: bad-length";
-    /// Packets that wait now.
-    waiting: "waiting" "waiting now";
-    /// Reads, writes and waits: system calls.
-    system_calls: "system-calls" "system calls";
-}
+/// How many there are.
+const COUNTERS: usize = LineCounts::FIELDS.len();
 
 impl LineCounts {
     /// Packets dropped for any reason.
@@ -99,7 +76,11 @@ impl Published {
     }
 
     pub(super) fn load(&self) -> LineCounts {
-        LineCounts::of(std::array::from_fn(|i| self.0[i].load(Ordering::Relaxed)))
+        let (mut counts, mut cells) = (LineCounts::default(), self.0.iter());
+        counts.each_with(&LineCounts::default(), &mut |_, value, _| {
+            *value = cells.next().map_or(0, |cell| cell.load(Ordering::Relaxed));
+        });
+        counts
     }
 }
 
@@ -109,14 +90,18 @@ mod tests {
 
     #[test]
     fn what_is_stored_is_loaded() {
-        let counts = LineCounts::of(std::array::from_fn(|i| i as u64 + 1));
+        let (mut counts, mut n) = (LineCounts::default(), 0);
+        counts.each_with(&LineCounts::default(), &mut |_, value, _| {
+            n += 1;
+            *value = n;
+        });
         let published = Published::default();
         published.store(&counts);
         assert_eq!(published.load(), counts);
         let mut names = Vec::new();
-        counts.each(&mut |name, words, value| {
-            assert!(words.len() < 48, "{words}");
-            names.push((name, value));
+        counts.each(&mut |figure| {
+            assert!(figure.text.len() < 48, "{}", figure.text);
+            names.push((figure.name, figure.value));
         });
         assert_eq!(names.len(), COUNTERS);
         assert!(names.iter().enumerate().all(|(i, (_, value))| *value == i as u64 + 1));

@@ -18,13 +18,14 @@ use std::sync::atomic::Ordering;
 
 use flowlane_sys::error::Result;
 use flowlane_sys::netdev::Interface;
+use flowlane_sys::netdev::counters::LinkCounters;
 use flowlane_sys::netdev::watch::{LinkState, LinkWatch};
 use flowlane_sys::netns;
 use flowlane_sys::poll::wait_readable;
 use flowlane_sys::tun::End;
 use tracing::{info, warn};
 
-use super::shared::{EndState, Shared};
+use super::shared::{EndState, Shared, locked};
 use super::{Ended, EpairError};
 
 /// Watches both ends.
@@ -34,20 +35,26 @@ pub(super) struct Follower {
     carrier: bool,
 }
 
-/// News of the interface of an end, from wherever it is now.
-fn watch(end: &End) -> Result<LinkWatch> {
-    let namespace = end.namespace()?;
+/// News of the interface of an end, and its counters, from wherever it is now.
+fn watch(state: &EndState) -> Result<LinkWatch> {
+    let namespace = state.end.namespace()?;
     let _inside = netns::enter(namespace.as_fd())?;
-    let name = end.name().unwrap_or_default();
-    LinkWatch::new(&Interface::find(&name)?)
+    let name = state.end.name().unwrap_or_default();
+    watch_here(state, &Interface::find(&name)?)
 }
 
-/// News of the interface of an end that is where it was made, which needs no privilege if that is here.
-fn first_watch(end: &End) -> Result<LinkWatch> {
+/// The same of an end that is where it was made, which needs no privilege if that is here.
+fn first_watch(state: &EndState) -> Result<LinkWatch> {
+    let end = &state.end;
     match Interface::find(end.interface().name()) {
-        Ok(here) if here.index() == end.interface().index() && !moved_since(end) => LinkWatch::new(&here),
-        _ => watch(end),
+        Ok(here) if here.index() == end.interface().index() && !moved_since(end) => watch_here(state, &here),
+        _ => watch(state),
     }
+}
+
+fn watch_here(state: &EndState, interface: &Interface) -> Result<LinkWatch> {
+    *locked(&state.counters) = Some(LinkCounters::new(interface)?);
+    LinkWatch::new(interface)
 }
 
 /// Whether the interface of this name here is another one than this end.
@@ -63,7 +70,7 @@ fn moved_since(end: &End) -> bool {
 
 impl Follower {
     pub(super) fn new(shared: Arc<Shared>) -> std::result::Result<Self, EpairError> {
-        let watches = [first_watch(&shared.ends[0].end)?, first_watch(&shared.ends[1].end)?];
+        let watches = [first_watch(&shared.ends[0])?, first_watch(&shared.ends[1])?];
         // An end is made without carrier, as one of a veth whose other end is not there yet.
         Ok(Self { shared, watches, carrier: false })
     }
@@ -105,7 +112,7 @@ impl Follower {
                 if state.end.name().is_none() {
                     return false;
                 }
-                match watch(&state.end) {
+                match watch(state) {
                     Ok(watch) => {
                         info!(interface, "it is followed to another network namespace");
                         self.watches[number] = watch;

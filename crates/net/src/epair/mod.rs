@@ -103,6 +103,29 @@ pub struct Opened {
     ends: [Arc<End>; 2],
 }
 
+/// Packets that may wait in a queue of an interface until a worker reads them. A worker that keeps up has a few there; a burst finds it asleep, or
+/// on a processor that others want, too. The kernel's usual thousand are a millisecond of what one processor sends.
+const WAITING: u32 = 1 << 15;
+/// In all queues of an interface together, if that is less: four megabytes of the kernel's memory, without packets. But no queue has less than
+/// the least.
+const WAITING_IN_ALL: u32 = 1 << 19;
+const LEAST_WAITING: u32 = 1 << 12;
+/// In a queue at most.
+const MOST_WAITING: u32 = 1 << 17;
+
+/// How long the queues of both interfaces are made: the usual length, or as many small packets as are under way at the rate within the delay,
+/// so that whoever sends a window at once loses none of it before the line.
+fn waiting(queues: u32, impairments: &[Impairments; 2]) -> u32 {
+    const SMALL: u128 = 64 * 8;
+    let under_way = |rules: &Impairments| {
+        let nanos = u128::from(rules.delay.saturating_add(rules.jitter));
+        nanos * u128::from(rules.rate.unwrap_or(0)) / 1_000_000_000 / SMALL
+    };
+    let most = impairments.iter().map(under_way).max().unwrap_or(0);
+    let usual = (WAITING_IN_ALL / queues.max(1)).clamp(LEAST_WAITING, WAITING);
+    u32::try_from(most).unwrap_or(u32::MAX).clamp(usual, MOST_WAITING)
+}
+
 /// Makes both interfaces. Neither is left if the other cannot be made.
 ///
 /// # Errors
@@ -129,6 +152,7 @@ pub fn open(options: EpairOptions) -> Result<Opened, EpairError> {
             queues: options.queues,
             steering: rules.clone(),
             mtu: options.mtu,
+            waiting: waiting(options.queues, &options.impairments),
         })?))
     };
     let ends = [make(&options.ends[0])?, make(&options.ends[1])?];
@@ -232,5 +256,26 @@ impl EpairHandle {
     #[must_use]
     pub fn impairments(&self) -> [Impairments; 2] {
         self.0.impairments()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At least the usual length; as many packets as are under way, of the direction that has more of them; and no more than a bound.
+    #[test]
+    fn queues_are_as_long_as_the_delay_needs() {
+        let of = |rate, delay, jitter| Impairments { rate, delay, jitter, ..Impairments::default() };
+        let none = Impairments::default;
+        assert_eq!(
+            [1, 16, 64, 256].map(|queues| waiting(queues, &[none(), none()])),
+            [1 << 15, 1 << 15, 1 << 13, 1 << 12]
+        );
+        let one = |a, b| waiting(1, &[a, b]);
+        assert_eq!(one(of(None, 3_600_000_000_000, 0), of(Some(1_000_000), 20_000_000, 0)), WAITING);
+        // 20 ms of a gigabit are 20 million bits.
+        assert_eq!(one(none(), of(Some(1_000_000_000), 15_000_000, 5_000_000)), 20_000_000 / 512);
+        assert_eq!(one(of(Some(u64::MAX), u64::MAX, 1), none()), MOST_WAITING);
     }
 }

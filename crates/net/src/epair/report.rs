@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::counts::{LineCounts, Published};
 use super::shared::{Shared, locked};
 use crate::impair::{Chance, Cycle, Edges, Impairments, Slots};
+use crate::stats::Figures;
 
 /// A pair: the document of `epair show --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,12 +57,23 @@ pub struct EndReport {
 pub struct DirectionReport {
     /// Of all queues.
     pub total: LineCounts,
+    /// Packets that found a queue of the near interface full, before this process could read them: the interface counts them, of all queues
+    /// together. They are in no other counter.
+    pub interface_full: u64,
     /// Of each queue that packets came on.
     pub queues: Vec<LineCounts>,
     /// What is done to packets.
     pub impairments: ImpairmentsView,
     /// How slots were kept, if there are any.
     pub slots: Option<SlotsReport>,
+}
+
+impl DirectionReport {
+    /// Packets dropped for any reason, before this process read them or after.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.total.dropped() + self.interface_full
+    }
 }
 
 /// How slots were kept.
@@ -180,7 +192,8 @@ pub(super) fn report(shared: &Shared) -> EpairReport {
             shared.edges[number].iter().for_each(|edges| all.add(&locked(edges)));
             SlotsReport::of(&all)
         });
-        DirectionReport { total, queues, impairments: (&rules[number]).into(), slots }
+        let interface_full = shared.ends[number].queue_full();
+        DirectionReport { total, interface_full, queues, impairments: (&rules[number]).into(), slots }
     };
     EpairReport {
         version: 1,

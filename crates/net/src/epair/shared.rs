@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use flowlane_rss::Rss;
 use flowlane_sys::doorbell::Doorbell;
+use flowlane_sys::netdev::counters::LinkCounters;
 use flowlane_sys::poll::WakeFd;
 use flowlane_sys::tun::End;
 
@@ -20,6 +21,20 @@ pub(super) struct EndState {
     pub(super) end: Arc<End>,
     pub(super) up: AtomicBool,
     pub(super) mtu: AtomicU32,
+    /// The kernel's counters of it, where it is now.
+    pub(super) counters: Mutex<Option<LinkCounters>>,
+    /// Packets that found its queue full, as they were read last.
+    pub(super) full: AtomicU64,
+}
+
+impl EndState {
+    /// Packets that the kernel had for it and that found its queue full.
+    pub(super) fn queue_full(&self) -> u64 {
+        if let Some(full) = locked(&self.counters).as_mut().and_then(LinkCounters::send_dropped) {
+            self.full.store(full, Ordering::Relaxed);
+        }
+        self.full.load(Ordering::Relaxed)
+    }
 }
 
 /// What wakes a thread.
@@ -96,7 +111,13 @@ impl Shared {
         let queues = options.queues as usize;
         let workers = options.workers.clamp(1, queues);
         Ok(Self {
-            ends: ends.map(|end| EndState { end, up: AtomicBool::new(true), mtu: AtomicU32::new(mtu) }),
+            ends: ends.map(|end| EndState {
+                end,
+                up: AtomicBool::new(true),
+                mtu: AtomicU32::new(mtu),
+                counters: Mutex::default(),
+                full: AtomicU64::new(0),
+            }),
             queues,
             rss: options.rss,
             seed: options.seed,

@@ -1,5 +1,6 @@
 //! Errors before the first thread runs.
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
@@ -11,7 +12,9 @@ use super::{Failed, OpenError, mended};
 use crate::capture::CaptureError;
 
 /// Why a runtime could not be started.
-#[derive(Debug, thiserror::Error)]
+///
+/// Its debug form is its text, so that a `main` that returns it says in words what is wrong.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// Workers must be 1 to 64.
@@ -29,7 +32,10 @@ pub enum StartError {
         workers: usize,
     },
     /// The host's steering was made for another number of workers.
-    #[error("host '{host}': steering for {}, but the runtime has {workers}", counted(*given, "worker"))]
+    #[error(
+        "host '{host}': steering for {}, but the runtime has {workers}: give Rss::new and Builder::workers the same number",
+        counted(*given, "worker")
+    )]
     Steering {
         /// The host.
         host: String,
@@ -98,4 +104,10 @@ pub enum StartError {
     /// Something else that the application does before the start failed.
     #[error("{0}")]
     Other(String),
+}
+
+impl fmt::Debug for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

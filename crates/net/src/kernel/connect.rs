@@ -17,6 +17,7 @@ use super::slab::{Flags, SocketId};
 use super::stream::waiting_error;
 use super::{KernelLane, Ports, errors};
 use crate::error::SocketError;
+use crate::zone;
 
 impl KernelLane {
     /// Begins a connection. With [`SocketOptions::fast_open`](flowlane_stack::tcp::SocketOptions::fast_open) data goes with the SYN if
@@ -81,7 +82,7 @@ impl KernelLane {
                     // A port of ours may serve many connections, each to another peer.
                     let option = if chosen { Number::REUSE_ADDRESS } else { Number::BIND_ADDRESS_NO_PORT };
                     options::set(fd.as_fd(), option, 1).map_err(|e| errors::other(&e))?;
-                    socket::bind(fd.as_fd(), SocketAddr::new(ip, connect.local_port))
+                    socket::bind(fd.as_fd(), zone::ours(ip, connect.local_port, connect.remote.zone))
                         .map_err(|e| errors::source(&e))?;
                 }
                 opening.begin(&fd).map_err(|e| errors::connect(&e, chosen))?
@@ -89,7 +90,9 @@ impl KernelLane {
         };
         let family = if v4 { Flags::V4 } else { Flags::empty() };
         let state = if opened.connected { Flags::WRITABLE } else { Flags::CONNECTING };
-        Ok((self.insert(fd, Flags::STREAM | state | family)?, opened.taken))
+        let id = self.insert(fd, Flags::STREAM | state | family)?;
+        self.flow_begins(id, remote, true);
+        Ok((id, opened.taken))
     }
 
     /// Whether a connection stands.

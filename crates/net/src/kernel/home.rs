@@ -11,12 +11,14 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 
 use flowlane_rss::{HomePorts, Protocol};
+use flowlane_stack::address::Endpoint;
 use flowlane_sys::kernel::epoll::Epoll;
 use flowlane_sys::kernel::options::{self, Number};
 use flowlane_sys::kernel::socket::{self, errno};
 
 use super::opening::{Opened, Opening};
 use super::{KernelLane, Ports};
+use crate::zone;
 
 /// Ports that are tried for one flow. After that the kernel chooses.
 const TRIES: usize = 64;
@@ -31,7 +33,7 @@ pub(super) struct Home {
     /// The place in turn.
     next: usize,
     /// The peer asked for last, and our address towards it.
-    source: Option<(IpAddr, IpAddr)>,
+    source: Option<(Endpoint, IpAddr)>,
     /// Whether the kernel knows ranges.
     by_range: bool,
 }
@@ -52,8 +54,9 @@ impl Home {
 
     /// Our address towards a peer.
     fn source(&mut self, remote: SocketAddr) -> io::Result<IpAddr> {
+        let asked = Endpoint { port: 0, ..remote.into() };
         if let Some((peer, ours)) = self.source
-            && peer == remote.ip()
+            && peer == asked
         {
             return Ok(ours);
         }
@@ -61,7 +64,7 @@ impl Home {
         let probe = socket::udp(remote.is_ipv4())?;
         socket::connect(probe.as_fd(), remote)?;
         let ours = socket::local_address(probe.as_fd())?.ip();
-        self.source = Some((remote.ip(), ours));
+        self.source = Some((asked, ours));
         Ok(ours)
     }
 
@@ -179,7 +182,7 @@ fn by_range(fd: &OwnedFd, ours: IpAddr, port: u16, opening: Opening<'_>) -> io::
     options::set(fd.as_fd(), Number::LOCAL_PORT_RANGE, range.cast_signed())?;
     options::set(fd.as_fd(), Number::BIND_ADDRESS_NO_PORT, 1)?;
     // Bound to the same address before, it says that it is.
-    match socket::bind(fd.as_fd(), SocketAddr::new(ours, 0)) {
+    match socket::bind(fd.as_fd(), zone::ours(ours, 0, zone::of(opening.remote))) {
         Err(e) if e.raw_os_error() == Some(errno::EINVAL) => {}
         done => done?,
     }
@@ -198,7 +201,7 @@ fn by_bind(
     if opening.protocol == Protocol::TCP {
         options::set(fd.as_fd(), Number::REUSE_ADDRESS, 1)?;
     }
-    socket::bind(fd.as_fd(), SocketAddr::new(ours, port))?;
+    socket::bind(fd.as_fd(), zone::ours(ours, port, zone::of(opening.remote)))?;
     let done = opening.begin(fd);
     if done.is_err() {
         *fd = again()?;

@@ -20,6 +20,7 @@ use super::slab::{Flags, SocketId};
 use super::steer::{Bound, Families, Steering};
 use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
+use crate::zone;
 
 /// A listener that found no descriptor tries again after that time.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -31,6 +32,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub(crate) struct Ports {
     taken: Mutex<HashMap<(Kind, SocketAddr), Vec<Bound>>>,
     pub(crate) steering: Steering,
+    /// The zone of the host's own link-local address; 0 if none was named.
+    pub(super) zone: u32,
     pub(super) reserve: Reserve,
 }
 
@@ -45,8 +48,8 @@ pub(super) enum Kind {
 type Taken<'a> = MutexGuard<'a, HashMap<(Kind, SocketAddr), Vec<Bound>>>;
 
 impl Ports {
-    pub(crate) fn new(steering: Steering) -> Self {
-        Self { taken: Mutex::default(), steering, reserve: Reserve::default() }
+    pub(crate) fn new(steering: Steering, zone: u32) -> Self {
+        Self { taken: Mutex::default(), steering, zone, reserve: Reserve::default() }
     }
 
     fn lock(&self) -> Taken<'_> {
@@ -128,7 +131,7 @@ impl KernelLane {
                 done => done,
             };
         };
-        self.listen_on(SocketAddr::new(ip, port), options)
+        self.listen_on(zone::ours(ip, port, self.ports.zone), options)
     }
 
     fn listen_on(&mut self, address: SocketAddr, options: &ListenOptions) -> Result<SocketId, SocketError> {
@@ -209,6 +212,7 @@ impl KernelLane {
                     judge(self.cpu, &self.ports.steering, &mut self.stats, fd.as_fd(), 1);
                     let id = self.insert_accepted(fd, Flags::STREAM | Flags::WRITABLE | family)?;
                     self.stats.accepted += 1;
+                    self.flow_begins(id, peer, false);
                     return Ok(Some((id, peer)));
                 }
                 Err(e) => e,

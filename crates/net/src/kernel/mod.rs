@@ -17,8 +17,10 @@
 
 mod arrival;
 mod connect;
+mod counted;
 mod datagrams;
 mod errors;
+mod flows;
 mod home;
 mod listen;
 mod opening;
@@ -29,9 +31,11 @@ mod ring;
 mod rows;
 mod slab;
 mod splice;
+mod standing;
 mod stats;
 mod steer;
 mod stream;
+mod top;
 mod zerocopy;
 
 pub use arrival::{Arrival, Elsewhere};
@@ -82,6 +86,8 @@ pub(crate) struct KernelLane {
     lingering: usize,
     /// Where connections of this lane begin, if their answers are to come here.
     home: Option<Box<home::Home>>,
+    /// Records of its flows, if somebody asked for them.
+    flows: Option<Box<flows::Flows>>,
     /// What the host's lanes listen on.
     ports: Arc<Ports>,
     /// Whether one of the host's descriptors [in reserve](reserve) is there for this lane.
@@ -110,6 +116,7 @@ impl KernelLane {
             zero_copy: HashMap::new(),
             lingering: 0,
             home: None,
+            flows: None,
             ports,
             reserves: false,
             starved: false,
@@ -242,6 +249,7 @@ impl KernelLane {
 
     /// Closes a socket. One that is closed already stays so.
     pub(crate) fn close(&mut self, id: SocketId) {
+        self.flow_ends(id);
         let Some(socket) = self.sockets.remove(id) else { return };
         let stream = socket.flags.has(Flags::STREAM);
         let zero_copy = socket.flags.has(Flags::ZERO_COPY);

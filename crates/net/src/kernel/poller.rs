@@ -293,7 +293,7 @@ mod tests {
         sleep_and_look(None);
         match Poller::rings(1) {
             Ok(mut rings) => sleep_and_look(rings.pop()),
-            Err(why) => eprintln!("a sleep by io_uring: skipped, because {why}"),
+            Err(why) => flowlane_testnet::skipped(format_args!("skipped, because {why}")),
         }
     }
 
@@ -325,7 +325,7 @@ mod tests {
         sleep_among_links(None);
         match Poller::rings(1) {
             Ok(mut rings) => sleep_among_links(rings.pop()),
-            Err(why) => eprintln!("a sleep among links by io_uring: skipped, because {why}"),
+            Err(why) => flowlane_testnet::skipped(format_args!("skipped, because {why}")),
         }
     }
 
@@ -374,7 +374,7 @@ mod tests {
     fn no_sleep_while_the_ring_has_more_to_do() {
         let mut rings = match Poller::rings(1) {
             Ok(rings) => rings,
-            Err(why) => return eprintln!("more than an enter does: skipped, because {why}"),
+            Err(why) => return flowlane_testnet::skipped(format_args!("skipped, because {why}")),
         };
         let fds: Vec<_> = (0..100).map(|_| eventfd(0, EventfdFlags::NONBLOCK).unwrap()).collect();
         let mut poller = Poller::new(fds[0].as_fd(), rings.pop()).unwrap();

@@ -60,9 +60,13 @@ pub struct KernelUdpRow {
 pub struct KernelSockets {
     /// Listeners and connections, so many as were wanted.
     pub rows: Vec<KernelRow>,
-    /// How many of them there are in all.
-    pub count: usize,
-    /// UDP sockets, so many as were wanted. How many there are is in [`LaneReport::socket_count`](crate::stats::LaneReport::socket_count).
+    /// Connections there are in all.
+    pub connections: usize,
+    /// Listeners there are in all.
+    pub listeners: usize,
+    /// How many of `connections` are in each state, by [`State::index`]: as the kernel says of those in `rows`, as their lane knows of others.
+    pub states: [usize; State::COUNT],
+    /// UDP sockets, so many as were wanted. How many there are the lane's report says.
     pub udp: Vec<KernelUdpRow>,
 }
 
@@ -79,12 +83,15 @@ impl KernelLane {
                 }
                 continue;
             }
-            list.count += 1;
-            if list.rows.len() < most
-                && let Some(row) = self.row(id, socket)
-            {
-                list.rows.push(row);
+            let row = if list.rows.len() < most { self.row(id, socket) } else { None };
+            if socket.flags.has(Flags::LISTENER) {
+                list.listeners += 1;
+            } else {
+                list.connections += 1;
+                let state = row.and_then(|row| row.state).unwrap_or_else(|| known_state(socket));
+                list.states[state.index()] += 1;
             }
+            list.rows.extend(row);
         }
         list
     }
@@ -109,6 +116,19 @@ impl KernelLane {
             flow: (0, 0),
             arrival: self.arrival(id).ok().flatten(),
         })
+    }
+}
+
+/// The state of a connection as far as its lane knows, without asking the kernel.
+fn known_state(socket: &Socket) -> State {
+    let has = |flags| socket.flags.has(flags);
+    match (has(Flags::ENDED | Flags::HAS_ALL | Flags::AT_END), has(Flags::WRITE_SHUT)) {
+        _ if has(Flags::CONNECTING) => State::SynSent,
+        _ if has(Flags::OVER) || socket.failure.is_some() => State::Closed,
+        (true, true) => State::LastAck,
+        (true, false) => State::CloseWait,
+        (false, true) => State::FinWait2,
+        (false, false) => State::Established,
     }
 }
 

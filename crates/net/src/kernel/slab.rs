@@ -210,6 +210,12 @@ impl Slab {
         self.places.get_mut(id.slot as usize).filter(|p| p.generation == id.generation)?.socket.as_mut()
     }
 
+    /// The name of the socket in a slot.
+    pub(super) fn id_in(&self, slot: u32) -> Option<SocketId> {
+        let place = self.places.get(slot as usize)?;
+        place.socket.as_ref().map(|_| SocketId { slot, generation: place.generation })
+    }
+
     pub(super) fn in_slot(&self, slot: u32) -> Option<&Socket> {
         self.places.get(slot as usize)?.socket.as_ref()
     }
@@ -238,7 +244,12 @@ impl Slab {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SocketId, &Socket)> {
-        self.places.iter().enumerate().filter_map(|(slot, place)| {
+        self.iter_from(0)
+    }
+
+    /// Those in this slot and behind it.
+    pub(super) fn iter_from(&self, first: u32) -> impl Iterator<Item = (SocketId, &Socket)> {
+        self.places.iter().enumerate().skip(first as usize).filter_map(|(slot, place)| {
             let socket = place.socket.as_ref()?;
             Some((SocketId { slot: slot as u32, generation: place.generation }, socket))
         })

@@ -51,7 +51,15 @@ impl KernelLane {
             return Ok(None);
         }
         if let Some(failure) = socket.failure {
-            return Err(failure.into());
+            // A write may have failed: what arrived before is read first, as on our own stack.
+            return match if len > 0 { call(socket) } else { Ok(0) } {
+                Ok(n) if n > 0 => {
+                    self.stats.reads += 1;
+                    self.stats.read_bytes += n as u64;
+                    Ok(Some(n))
+                }
+                _ => Err(failure.into()),
+            };
         }
         if len == 0 || socket.flags.has(Flags::AT_END) {
             return Ok(Some(0));
@@ -289,7 +297,7 @@ mod tests {
     fn a_connection_is_watched_once_somebody_waits() {
         let epoll = Arc::new(Epoll::new().unwrap());
         let steering = Steering::new(Steer::None, Arc::new(Rss::new(Key::MICROSOFT, 1)), 0, &[], 1);
-        let mut lane = KernelLane::new(epoll.clone(), 0, 0, Arc::new(Ports::new(steering)));
+        let mut lane = KernelLane::new(epoll.clone(), 0, 0, Arc::new(Ports::new(steering, 0)));
         let mut events = Events::new(8);
         let listener = lane.listen(Some(Ipv4Addr::LOCALHOST.into()), 0, &ListenOptions::default()).unwrap();
         let mut peer = TcpStream::connect(lane.local_address(listener).unwrap()).unwrap();
@@ -331,7 +339,7 @@ mod tests {
         for what in [Interest::Write, Interest::Closed] {
             let epoll = Arc::new(Epoll::new().unwrap());
             let steering = Steering::new(Steer::None, Arc::new(Rss::new(Key::MICROSOFT, 1)), 0, &[], 1);
-            let mut lane = KernelLane::new(epoll.clone(), 0, 0, Arc::new(Ports::new(steering)));
+            let mut lane = KernelLane::new(epoll.clone(), 0, 0, Arc::new(Ports::new(steering, 0)));
             let mut events = Events::new(8);
             let listener =
                 lane.listen(Some(Ipv4Addr::LOCALHOST.into()), 0, &ListenOptions::default()).unwrap();

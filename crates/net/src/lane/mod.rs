@@ -2,18 +2,15 @@
 //!
 //! Everything here is a value and knows nothing of the worker that holds it.
 
-mod flows;
 mod report;
 mod sleepers;
 mod under_way;
 
-pub use flows::FlowRecords;
 pub(crate) use sleepers::{SleepId, Sleepers};
 pub(crate) use under_way::{LastReports, UnderWay};
 
 use std::any::Any;
 use std::fmt;
-use std::io::Write;
 use std::net::IpAddr;
 use std::panic::Location;
 use std::sync::Arc;
@@ -26,7 +23,8 @@ use flowlane_stack::udp::UdpHandle;
 use flowlane_sys::frame::Pool;
 
 use crate::error::{Failed, SocketError};
-use crate::events::Shortage;
+use crate::events::{self, Shortage};
+use crate::flow_records::FlowRecords;
 use crate::kernel::{KernelLane, SocketId};
 use crate::link::Groups;
 use crate::stats::RelayCounts;
@@ -154,14 +152,11 @@ impl LaneSlot {
         }
     }
 
-    /// Its first task failed: says so in a line, and remembers it.
+    /// Its first task failed: tells so, and remembers it.
     #[cold]
     pub(crate) fn fail(&mut self, host: &str, failed: Failed) {
         self.counters.panics += u64::from(failed.panicked);
-        let bucket = self.lane.bucket().0;
-        let line = format!("flowlane: host '{host}', lane {bucket}: {failed}");
-        // Nobody may read it.
-        let _ = writeln!(std::io::stderr(), "{}", line.replace('\n', " "));
+        events::lane_failed(host, self.lane.bucket().0, &failed);
         self.failure = Some(failed);
     }
 
@@ -172,10 +167,10 @@ impl LaneSlot {
                 self.lane.udp_close(socket);
             }
             SocketHandle::Listener(listener) => {
-                let _ = self.lane.tcp_close_listener(now, frames, listener);
+                let _ = self.lane.with_tcp(now, frames, |tcp, cx| tcp.close_listener(cx, listener));
             }
             SocketHandle::Connection(connection) => {
-                let _ = self.lane.tcp_close(now, frames, connection);
+                let _ = self.lane.with_tcp(now, frames, |tcp, cx| tcp.close(cx, connection));
             }
             SocketHandle::Kernel(socket) => {
                 if let Some(kernel) = &mut self.kernel {
@@ -197,6 +192,9 @@ impl LaneSlot {
     pub(crate) fn end_flows(&mut self, now: Time) {
         if let Some(records) = self.flows.take() {
             records.take_last(&mut self.lane, now);
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.end_flows();
         }
     }
 

@@ -1,7 +1,7 @@
 //! A lane's report: copies of its counters.
 
 use super::LaneSlot;
-use crate::stats::{CONNECTIONS_LOOKED_AT, LaneReport, SOCKETS_SHOWN};
+use crate::stats::{CONNECTIONS_LOOKED_AT, LaneCounts, LaneReport, SOCKETS_SHOWN};
 
 impl LaneSlot {
     /// What was counted for it so far, at this worker; with a list of its sockets, if that is wanted.
@@ -15,7 +15,7 @@ impl LaneSlot {
                 sockets.push(info);
             }
         });
-        let (mut connections, time_waits) = self.lane.tcp_counts();
+        let (mut connections, time_waits) = self.lane.tcp().counts();
         let mut stats = self.lane.stats();
         let (mut aligned, mut redirected) = (self.counters.aligned, self.counters.redirected);
         if let Some(kernel) = &self.kernel {
@@ -25,7 +25,11 @@ impl LaneSlot {
             aligned += kernel.stats.aligned;
             redirected += kernel.stats.elsewhere;
         }
+        let mut tcp = self.lane.tcp().snapshot(shown, looked_at);
         let mut kernel_sockets = self.kernel.as_ref().map(|k| k.list(shown)).unwrap_or_default();
+        tcp.connections += kernel_sockets.connections;
+        tcp.listeners += kernel_sockets.listeners;
+        tcp.states.iter_mut().zip(kernel_sockets.states).for_each(|(sum, n)| *sum += n);
         for row in &mut kernel_sockets.rows {
             if let Some(remote) = row.remote {
                 let (hash, kind) = self.lane.tcp_hash(row.local.into(), remote.into());
@@ -39,18 +43,20 @@ impl LaneSlot {
             stats,
             kernel: self.kernel.as_ref().map(|k| k.stats),
             relay: self.relay.clone(),
-            aligned,
-            redirected,
-            task_runs: self.counters.task_runs,
-            panics: self.counters.panics,
+            counts: LaneCounts {
+                aligned,
+                redirected,
+                task_runs: self.counters.task_runs,
+                panics: self.counters.panics,
+                moves: self.counters.moves,
+                busy_nanos: self.counters.nanos,
+                sockets: socket_count as u64,
+                connections: connections as u64,
+                time_waits: time_waits as u64,
+            },
             failure: self.failure.clone(),
-            moves: self.counters.moves,
-            busy_nanos: self.counters.nanos,
             sockets,
-            socket_count,
-            connections,
-            time_waits,
-            tcp: self.lane.tcp_snapshot(shown, looked_at),
+            tcp,
             kernel_sockets,
         }
     }

@@ -12,7 +12,9 @@ use flowlane_sys::bpf::XdpMode;
 use flowlane_sys::error::Error;
 use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
-use flowlane_sys::xdp::{self, CopyMode, Device, XdpOptions, XdpQueue};
+use flowlane_sys::xdp::{self, CopyMode, Device, Trial, XdpOptions};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// How to open an AF_XDP link.
 #[derive(Debug, Clone)]
@@ -38,6 +40,8 @@ pub struct AfXdpOptions {
     /// Leave checksum and segmentation of TCP to the interface or, if it has neither, to the kernel. Not for a virtual interface that
     /// passes on packets without checksums, unless the far end accepts them.
     pub offload: bool,
+    /// The map of a program of somebody else ([`XdpOptions::map`]): every packet of the queues comes, whatever is claimed.
+    pub map: Option<Arc<OwnedFd>>,
 }
 
 impl AfXdpOptions {
@@ -55,6 +59,7 @@ impl AfXdpOptions {
             waiting: None,
             hash: false,
             offload: false,
+            map: None,
         }
     }
 }
@@ -68,7 +73,14 @@ pub fn open(
     memory: &FrameMemory,
 ) -> Result<(LinkInfo, Vec<Box<dyn Queue>>), OpenError> {
     let name = format!("af-xdp:{}", options.interface);
-    let queues = open_queues(options, memory).map_err(OpenError::device(name.clone()))?;
+    let mut xdp = in_words_of_sys(options).map_err(OpenError::device(name.clone()))?;
+    let mut measured = None;
+    if xdp.copy == CopyMode::Measure {
+        let trial = Trial::run(&xdp, memory).map_err(OpenError::device(name.clone()))?;
+        xdp.copy = trial.choice();
+        measured = Some(trial.words());
+    }
+    let queues = xdp::open(&xdp, memory).map_err(OpenError::device(name.clone()))?;
     let Some(first) = queues.first() else {
         return Err(OpenError::Option { link: name, what: "no queues".to_owned() });
     };
@@ -85,7 +97,17 @@ pub fn open(
          kernel, so addresses are not found; serve queue 0 as well, or send ARP elsewhere by a rule ('ethtool -N')"
             .to_owned()
     });
-    let notes = promiscuous.into_iter().chain(unhashed).collect();
+    let left = first.device().leaves_tags().then(|| {
+        "the card leaves VLAN tags in packets while this runs (rxvlan off), since AF_XDP would not see them".to_owned()
+    });
+    let lossy = (first.device().zero_copy() && xdp::loses_in_zero_copy(&interface)).then(|| {
+        "virtio_net loses packets that are sent in zero copy where it is a module: leave the choice to flowlane, or take ',copy'"
+            .to_owned()
+    });
+    let handed = first.device().is_handed().then(|| {
+        "the XDP program is somebody else's: all packets of these queues come here, and none of them to the kernel".to_owned()
+    });
+    let notes = [promiscuous, unhashed, left, lossy, handed, measured].into_iter().flatten().collect();
     let mode = mode(first.device());
     // Whether packets come in several frames was settled when the sockets were bound.
     let one = (memory.frame_size() - flowlane_sys::frame::HEADROOM - 18) as u32;
@@ -97,7 +119,8 @@ pub fn open(
         .delivers_hash(first.device().delivers_hash())
         .on(life, Some(groups))
         .notes(notes);
-    let info = LinkInfo { first_queue, mode, ..info };
+    let lost_carrier = first.device().lost_carrier();
+    let info = LinkInfo { first_queue, mode, lost_carrier, ..info };
     Ok((info, boxed(queues)))
 }
 
@@ -112,7 +135,8 @@ fn mode(device: &Device) -> &'static str {
     }
 }
 
-fn open_queues(options: &AfXdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>, Error> {
+/// As the system's part is told.
+fn in_words_of_sys(options: &AfXdpOptions) -> Result<XdpOptions, Error> {
     let (first, count) = match options.queues {
         Some(queues) => queues,
         None => (0, Interface::find(&options.interface)?.channels()?.receive),
@@ -128,7 +152,8 @@ fn open_queues(options: &AfXdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQu
     xdp.waiting = options.waiting;
     xdp.hash_type = options.hash.then_some(hash_type as fn(u32) -> u8);
     xdp.offload = options.offload;
-    xdp::open(&xdp, memory)
+    xdp.map = options.map.clone();
+    Ok(xdp)
 }
 
 /// The number of flowlane's hash type for the kernel's (`enum xdp_rss_hash_type`, a set of bits). A hash over "some

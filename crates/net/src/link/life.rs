@@ -4,6 +4,7 @@ use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use flowlane_sys::error::Error;
 use flowlane_sys::netdev::Interface;
@@ -39,6 +40,13 @@ impl Life {
         }
     }
 
+    /// The name that the interface had when the link was opened, and the one that it has now, if that is another.
+    pub(crate) fn renamed(&self) -> Option<(&str, String)> {
+        let Under::Interface(opened) = &self.under else { return None };
+        let now = Interface::numbered(opened.index())?;
+        (now.name() != opened.name()).then(|| (opened.name(), now.name().to_owned()))
+    }
+
     /// The life of a plug of a switch.
     pub(super) fn plugged(connection: Arc<Connection>, mtu: u16, open: Weak<dyn Any + Send + Sync>) -> Self {
         Self { under: Under::Plug(connection), open, mtu: Arc::new(AtomicU16::new(mtu)), most: mtu }
@@ -49,6 +57,33 @@ impl Life {
     #[must_use]
     pub fn mtu(&self) -> u16 {
         self.mtu.load(Ordering::Relaxed)
+    }
+
+    /// The interface; `None` for a plug of a switch.
+    pub(crate) fn interface(&self) -> Option<&Interface> {
+        match &self.under {
+            Under::Interface(interface) => Some(interface),
+            Under::Plug(_) => None,
+        }
+    }
+
+    /// Waits until packets pass, for so long at most; whether they do.
+    pub(super) fn comes_up(&self, limit: Duration) -> bool {
+        let Under::Interface(interface) = &self.under else { return true };
+        let Ok(mut watch) = LinkWatch::new(interface) else { return true };
+        let end = Instant::now() + limit;
+        let mut state = watch.now();
+        while state != LinkState::Up {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || state == LinkState::Gone {
+                return false;
+            }
+            state = match watch.wait(Some(left.as_nanos() as u64)) {
+                None | Some(LinkState::Mtu(_)) => watch.now(),
+                Some(state) => state,
+            };
+        }
+        true
     }
 
     /// Listens to news of the interface from now on. Has to be called in the network namespace of the interface.

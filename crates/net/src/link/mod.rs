@@ -10,6 +10,7 @@ pub mod af_packet;
 pub mod af_xdp;
 mod claim;
 mod groups;
+mod handed;
 mod life;
 pub(crate) mod opening;
 pub mod pair;
@@ -20,16 +21,23 @@ pub mod tap;
 
 pub use claim::Claim;
 pub use groups::Groups;
+pub use handed::Handed;
 pub use life::{Life, LinkState, News};
 pub use spec::{BadLink, LinkSpec};
 
 pub use crate::error::OpenError;
-pub use flowlane_sys::queue::{Queue, QueueStats};
+pub use flowlane_sys::queue::{Outstanding, Queue, QueueStats};
 pub use flowlane_sys::xdp::CopyMode;
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
 
 use flowlane_stack::wire::MacAddr;
+
+use crate::events;
+
+/// How long a carrier may take to come back: Intel's cards take two to three seconds.
+const CARRIER: Duration = Duration::from_secs(10);
 
 /// Properties of a link. Constant after opening.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +64,8 @@ pub struct LinkInfo {
     pub life: Option<Life>,
     /// How to have packets to a multicast group let through; `None` where they all are.
     pub groups: Option<Groups>,
+    /// The interface lost its carrier when it was opened, and gets it back by itself.
+    pub lost_carrier: bool,
     /// Notes for the user, one line each: what the kernel or the card does not support, and what was done instead.
     pub notes: Vec<String>,
 }
@@ -77,6 +87,7 @@ impl LinkInfo {
             mode: "",
             life: None,
             groups: None,
+            lost_carrier: false,
             notes: Vec::new(),
         }
     }
@@ -103,6 +114,23 @@ impl LinkInfo {
     /// of them.
     fn on(self, life: Life, groups: Option<Groups>) -> Self {
         Self { life: Some(life), groups, ..self }
+    }
+
+    /// Waits until the interface has the carrier back that it lost when it was opened, for ten seconds at most: until then every
+    /// packet would be lost. Whether it has one.
+    #[must_use]
+    pub fn wait_for_carrier(&self) -> bool {
+        !self.lost_carrier || self.life.as_ref().is_none_or(|life| life.comes_up(CARRIER))
+    }
+
+    /// As [`LinkInfo::wait_for_carrier`], with events.
+    pub(crate) fn await_carrier(&self) {
+        if self.lost_carrier {
+            events::link_waits(&self.name);
+            if !self.wait_for_carrier() {
+                events::link_has_no_carrier(&self.name);
+            }
+        }
     }
 
     /// Receives the advertisements of IPv6 routers: packets to all nodes (`ff02::1`) and to the link's own link-local address, to which

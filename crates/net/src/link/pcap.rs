@@ -9,7 +9,8 @@
 //! [`Mirror`] wraps its queues only on request. If the file cannot be written any more (disk full), recording stops and is
 //! counted, and traffic continues.
 
-use super::{LinkInfo, OpenError, Queue, QueueStats};
+use super::{LinkInfo, OpenError, Outstanding, Queue, QueueStats};
+use crate::written;
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::frame::{Frame, Pool};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
@@ -65,18 +66,20 @@ struct Input {
     reader: PcapReader<BufReader<File>>,
     next: Option<(u64, Vec<u8>)>,
     bad: u64,
+    _noted: written::Noted,
 }
 
 impl Input {
     fn open(path: &Path) -> Result<Self, OpenError> {
         let file = File::open(path).map_err(|source| OpenError::Capture { path: path.to_owned(), source })?;
+        let noted = written::note_read(&file);
         let reader = PcapReader::new(BufReader::new(file))
             .map_err(|e| OpenError::Capture { path: path.to_owned(), source: to_io(e) })?;
         if reader.header().datalink != DataLink::ETHERNET {
             let what = format!("is of {:?}, not of Ethernet", reader.header().datalink);
             return Err(OpenError::Option { link: format!("pcap:{}", path.display()), what });
         }
-        let mut input = Self { reader, next: None, bad: 0 };
+        let mut input = Self { reader, next: None, bad: 0, _noted: noted };
         input.advance();
         Ok(input)
     }
@@ -127,7 +130,10 @@ impl Capture {
     /// [`OpenError::Capture`].
     pub fn create(path: &Path, clock: fn() -> u64) -> Result<Self, OpenError> {
         let error = |source| OpenError::Capture { path: path.to_owned(), source };
-        let file = File::create(path).map_err(error)?;
+        let file = written::open_for_writing(path, 0o666).map_err(error)?;
+        if file.metadata().map_err(error)?.is_file() {
+            file.set_len(0).map_err(error)?;
+        }
         let header = PcapHeader {
             version_major: 2,
             version_minor: 4,
@@ -312,6 +318,10 @@ impl<Q: Queue + ?Sized> Queue for Mirror<Q> {
 
     fn stats(&self) -> QueueStats {
         self.inner.stats()
+    }
+
+    fn outstanding(&self) -> Option<Outstanding> {
+        self.inner.outstanding()
     }
 }
 

@@ -32,6 +32,7 @@ use rustix::net::{
 
 pub(crate) use super::life::Connection;
 use super::{Life, LinkInfo, OpenError, boxed};
+use crate::trust::{OwnDirectory, judge_peer};
 
 /// Lines of a plug at most.
 pub(crate) const MOST_LINES: usize = 64;
@@ -148,7 +149,16 @@ pub(super) fn open(
     if workers > MOST_LINES {
         return Err(wrong(format!("{workers} workers: a port of a switch has up to {MOST_LINES} lines")));
     }
-    let connection = connect(path).map_err(|e| match e.kind() {
+    let own = match path.parent() {
+        Some(directory) => OwnDirectory::open(directory)
+            .map_err(|why| wrong(format!("switch '{switch}': {} {why}", directory.display())))?,
+        None => None,
+    };
+    // What is no socket of ours, a link to another's above all, is no switch of ours.
+    let name_of = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let ours = own.is_some_and(|own| own.is_own_socket(name_of));
+    let found = if ours { connect(path) } else { Err(io::ErrorKind::NotFound.into()) };
+    let connection = found.map_err(|e| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => wrong(format!(
             "no switch named '{switch}' of this user runs here: 'flowlane switch up --name {switch} --port {port}=plug ...' starts one"
         )),
@@ -181,6 +191,7 @@ fn connect(path: &Path) -> io::Result<Connection> {
         rustix::net::sockopt::set_socket_timeout(&socket, what, patience)?;
     }
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    judge_peer(&socket)?;
     Ok(Connection::new(socket))
 }
 

@@ -1,4 +1,4 @@
-//! Links by name: `tap:NAME`, `af-packet:NAME[,offload]`, `af-xdp:NAME[,zero-copy|,copy][,offload]`, `switch:NAME/PORT`, `pcap:IN,OUT`, and
+//! Links by name: `tap:NAME`, `af-packet:NAME[,offload]`, `af-xdp:NAME[,zero-copy|,copy|,measure][,offload]`, `switch:NAME/PORT`, `pcap:IN,OUT`, and
 //! `kernel` for kernel sockets without a link.
 //!
 //! ```no_run
@@ -32,10 +32,12 @@ use flowlane_rss::{Bucket, Rss, Worker};
 use flowlane_stack::address::Prefix;
 use flowlane_stack::wire::MacAddr;
 use flowlane_sys::bpf::steer::SteeringRules;
+use flowlane_sys::netdev::Interface;
 use flowlane_sys::xdp::CopyMode;
 
 use super::af_packet::AfPacketOptions;
 use super::af_xdp::AfXdpOptions;
+use super::handed::Handed;
 use super::opening::OpenLink;
 use super::pcap::PcapOptions;
 use super::plug;
@@ -44,9 +46,10 @@ use super::{Claim, OpenError, af_packet, af_xdp, pcap, tap};
 use crate::error::StartError;
 
 /// What can be named, for messages.
-const KINDS: &str = "kernel[:NAME], tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy][,offload], switch:NAME/PORT or pcap:IN,OUT";
-/// Longest name of an interface in Linux.
+const KINDS: &str = "kernel[:NAME], tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,zero-copy|,copy|,measure][,offload], switch:NAME/PORT or pcap:IN,OUT";
+/// Longest name of an interface in Linux, and longest alternative name.
 const NAME: usize = 15;
+const ALTERNATIVE: usize = 127;
 
 /// A link that was named and not opened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +58,9 @@ pub enum LinkSpec {
     Tap(String),
     /// Packet sockets on an interface; whether checksum and segmentation are left to it.
     AfPacket(String, bool),
-    /// The queues of a card; whether checksum and segmentation are left to it; the first of its queues and how many, if not all.
-    AfXdp(String, CopyMode, bool, Option<(u32, u32)>),
+    /// The queues of a card; who copies; whether checksum and segmentation are left to it; the first of its queues and how many, if not all; who hands
+    /// over the map of its XDP program, if that is somebody else's.
+    AfXdp(String, CopyMode, bool, Option<(u32, u32)>, Option<Handed>),
     /// A port of a running [switch](crate::switch) of this user that hosts plug into: the switch's name and the port's.
     Switch(String, String),
     /// Capture files: input and output.
@@ -95,26 +99,7 @@ impl FromStr for LinkSpec {
                 Some((name, "offload")) => Ok(Self::AfPacket(interface(name)?, true)),
                 Some((_, other)) => Err(BadLink(format!("'{other}' is no option of af-packet: offload"))),
             },
-            "af-xdp" => {
-                let mut parts = rest.split(',');
-                let name = interface(parts.next().unwrap_or_default())?;
-                let (mut copy, mut offload, mut queues) = (CopyMode::Auto, false, None);
-                for option in parts {
-                    match option {
-                        "zero-copy" => copy = CopyMode::ZeroCopy,
-                        "copy" => copy = CopyMode::Copy,
-                        "offload" => offload = true,
-                        other => match other.strip_prefix("queues=") {
-                            Some(list) => queues = Some(range(list)?),
-                            None => {
-                                let known = "zero-copy, copy, offload or queues=0-3";
-                                return Err(BadLink(format!("'{other}' is no option of af-xdp: {known}")));
-                            }
-                        },
-                    }
-                }
-                Ok(Self::AfXdp(name, copy, offload, queues))
-            }
+            "af-xdp" => af_xdp_spec(rest),
             "switch" => {
                 let (name, port) = rest.split_once('/').unwrap_or((rest, ""));
                 let wrong = |part: &str| part.is_empty() || part.len() > 32 || part.contains(['/', '.', ' ']);
@@ -141,6 +126,46 @@ impl FromStr for LinkSpec {
     }
 }
 
+/// A card and its options.
+fn af_xdp_spec(text: &str) -> Result<LinkSpec, BadLink> {
+    let mut parts = text.split(',');
+    let name = interface(parts.next().unwrap_or_default())?;
+    let (mut copy, mut offload, mut queues, mut map, mut pod) = (CopyMode::Auto, false, None, None, None);
+    for option in parts {
+        match option.split_once('=').unwrap_or((option, "")) {
+            ("zero-copy", "") => copy = CopyMode::ZeroCopy,
+            ("copy", "") => copy = CopyMode::Copy,
+            ("measure", "") => copy = CopyMode::Measure,
+            ("offload", "") => offload = true,
+            ("queues", list) => queues = Some(range(list)?),
+            ("map", place) => {
+                let path = place.strip_prefix("unix:").filter(|path| !path.is_empty());
+                let path = path.ok_or_else(|| {
+                    BadLink(format!("map={place}: give a socket, as map=unix:/tmp/afxdp.sock"))
+                })?;
+                map = Some(PathBuf::from(path));
+            }
+            ("pod", name) if !name.is_empty() => pod = Some(name.to_owned()),
+            _ => {
+                let known = "zero-copy, copy, measure, offload, queues=0-3, map=unix:PATH or pod=NAME";
+                return Err(BadLink(format!("'{option}' is no option of af-xdp: {known}")));
+            }
+        }
+    }
+    if map.is_none() && pod.is_some() {
+        return Err(BadLink(
+            "pod=NAME goes with map=unix:PATH, where the pod's name is asked for".to_owned(),
+        ));
+    }
+    if map.is_some() && copy == CopyMode::Measure {
+        return Err(BadLink(
+            "measure attaches programs, and with map= the program is somebody else's".to_owned(),
+        ));
+    }
+    let map = map.map(|socket| Handed { socket, pod });
+    Ok(LinkSpec::AfXdp(name, copy, offload, queues, map))
+}
+
 /// Queues `4-7` or `4` as the first and how many.
 fn range(list: &str) -> Result<(u32, u32), BadLink> {
     let wrong = || BadLink(format!("queues={list}: give the first and the last, as queues=0-3"));
@@ -151,13 +176,24 @@ fn range(list: &str) -> Result<(u32, u32), BadLink> {
     }
 }
 
+/// The interface that has this name, which may be an alternative one.
 fn interface(name: &str) -> Result<String, BadLink> {
     let wrong =
-        name.is_empty() || name.len() > NAME || name.contains(|c: char| c == '/' || c.is_whitespace());
+        name.is_empty() || name.len() > ALTERNATIVE || name.contains(|c: char| c == '/' || c.is_whitespace());
     if wrong {
-        return Err(BadLink(format!("'{name}' is no name of an interface (1 to {NAME} letters)")));
+        return Err(BadLink(format!(
+            "'{name}' is no name of an interface (1 to {NAME} letters, alternative ones to {ALTERNATIVE})"
+        )));
     }
-    Ok(name.to_owned())
+    match Interface::find(name) {
+        // It goes by its own name from here on, whichever it was found by.
+        Ok(found) => Ok(found.name().to_owned()),
+        // One that is opened, or made, later.
+        Err(_) if name.len() <= NAME => Ok(name.to_owned()),
+        Err(_) => Err(BadLink(format!(
+            "'{name}' is no name of an interface: nobody has it as an alternative name, and others have 1 to {NAME} letters"
+        ))),
+    }
 }
 
 impl fmt::Display for LinkSpec {
@@ -176,6 +212,16 @@ impl fmt::Display for LinkSpec {
 }
 
 impl LinkSpec {
+    /// The interface that it is on, if it is on one.
+    #[must_use]
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Tap(name) | Self::AfPacket(name, _) | Self::AfXdp(name, ..) => Some(name),
+            Self::Kernel(name) => name.as_deref(),
+            Self::Switch(..) | Self::Pcap(..) => None,
+        }
+    }
+
     /// Whether there is no link, but sockets of the kernel: for a host made by [`Host::kernel`](crate::Host::kernel).
     #[must_use]
     pub fn is_kernel(&self) -> bool {
@@ -201,10 +247,15 @@ impl LinkSpec {
                     let options = AfPacketOptions { steering, offload, ..usual };
                     af_packet::open(&options, workers)
                 }
-                Self::AfXdp(name, copy, offload, queues) => {
-                    let options =
-                        AfXdpOptions { copy, offload, hash, queues, ..AfXdpOptions::new(&name, claim) };
-                    af_xdp::open(&options, memory)
+                Self::AfXdp(name, copy, offload, queues, map) => {
+                    let wrong = |what| OpenError::Option { link: format!("af-xdp:{name}"), what };
+                    let map = map.map(|map| map.map(&name).map_err(wrong)).transpose();
+                    let usual = AfXdpOptions::new(&name, claim);
+                    map.and_then(|map| {
+                        let map = map.map(std::sync::Arc::new);
+                        let options = AfXdpOptions { copy, offload, hash, queues, map, ..usual };
+                        af_xdp::open(&options, memory)
+                    })
                 }
                 Self::Switch(switch, port) => {
                     let name = format!("switch:{switch}/{port}");
@@ -254,13 +305,16 @@ mod tests {
         let parse = |s: &str| s.parse::<LinkSpec>();
         assert_eq!(parse("tap:t0"), Ok(LinkSpec::Tap("t0".into())));
         assert_eq!(parse("af-packet:eth0"), Ok(LinkSpec::AfPacket("eth0".into(), false)));
-        assert_eq!(parse("af-xdp:eth0"), Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false, None)));
+        assert_eq!(
+            parse("af-xdp:eth0"),
+            Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false, None, None))
+        );
         assert_eq!(
             parse("af-xdp:eth0,zero-copy"),
-            Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy, false, None))
+            Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::ZeroCopy, false, None, None))
         );
-        let both = LinkSpec::AfXdp("eth0".into(), CopyMode::Copy, true, None);
-        let some = |queues| Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false, Some(queues)));
+        let both = LinkSpec::AfXdp("eth0".into(), CopyMode::Copy, true, None, None);
+        let some = |queues| Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false, Some(queues), None));
         assert_eq!(parse("af-xdp:eth0,queues=2-5"), some((2, 4)));
         assert_eq!(parse("af-xdp:eth0,queues=3"), some((3, 1)));
         for wrong in ["", "5-2", "a", "1-", "-1", "0-70000"] {
@@ -268,6 +322,14 @@ mod tests {
             assert!(said.ends_with("give the first and the last, as queues=0-3"), "{said}");
         }
         assert_eq!(parse("af-xdp:eth0,copy,offload"), Ok(both));
+        let measure = LinkSpec::AfXdp("eth0".into(), CopyMode::Measure, false, None, None);
+        assert_eq!(parse("af-xdp:eth0,measure"), Ok(measure));
+        let handed = |pod: Option<&str>| {
+            let map = Handed { socket: "/tmp/afxdp.sock".into(), pod: pod.map(str::to_owned) };
+            Ok(LinkSpec::AfXdp("eth0".into(), CopyMode::Auto, false, None, Some(map)))
+        };
+        assert_eq!(parse("af-xdp:eth0,map=unix:/tmp/afxdp.sock"), handed(None));
+        assert_eq!(parse("af-xdp:eth0,map=unix:/tmp/afxdp.sock,pod=web-0"), handed(Some("web-0")));
         assert_eq!(parse("af-packet:eth0,offload"), Ok(LinkSpec::AfPacket("eth0".into(), true)));
         assert_eq!(parse("switch:sw0/web"), Ok(LinkSpec::Switch("sw0".into(), "web".into())));
         assert_eq!(parse("kernel"), Ok(LinkSpec::Kernel(None)));
@@ -294,6 +356,12 @@ mod tests {
             "switch:../x/p",
             "switch:sw0/a/b",
             "af-xdp:e,fast",
+            "af-xdp:e,copy=yes",
+            "af-xdp:e,map=/tmp/afxdp.sock",
+            "af-xdp:e,map=unix:",
+            "af-xdp:e,pod=web-0",
+            "af-xdp:e,map=unix:/tmp/afxdp.sock,pod=",
+            "af-xdp:e,map=unix:/tmp/afxdp.sock,measure",
             "af-packet:e,copy",
         ] {
             let error = text.parse::<LinkSpec>().unwrap_err().to_string();

@@ -30,17 +30,22 @@ impl Dropped {
     }
 }
 
+/// The figures of a link's queue that count lost packets, each with its reason and words for people.
+pub const LOST_BY_LINKS: [(&str, &str, &str); 5] = [
+    ("tx-far-full", "queue-full", "found the far side's receive queue full"),
+    ("rx-no-frame", "no-frame", "times the link had no free frame for a packet"),
+    ("rx-ring-full", "ring-full", "found the link's receive ring or buffer full"),
+    ("rx-bad", "bad", "received from the link were too long, truncated or malformed"),
+    ("tx-failed", "refused", "to be sent were refused by the link"),
+];
+
 /// The counters of a link's queue that count lost packets.
 #[must_use]
 pub fn of_queue(q: &QueueStats) -> [Dropped; 5] {
-    let link = |reason, text, count| Dropped::new("link", reason, text, count);
-    [
-        link("queue-full", "found the far side's receive queue full", q.tx_far_full),
-        link("no-frame", "times the link had no free frame for a packet", q.rx_no_frame),
-        link("ring-full", "found the link's receive ring or buffer full", q.rx_ring_full),
-        link("bad", "received from the link were too long, truncated or malformed", q.rx_bad),
-        link("refused", "to be sent were refused by the link", q.tx_failed),
-    ]
+    LOST_BY_LINKS.map(|(name, reason, text)| {
+        let count = QueueStats::FIELDS.iter().zip(q.values()).find(|(field, _)| **field == name);
+        Dropped::new("link", reason, text, count.map_or(0, |(_, count)| count))
+    })
 }
 
 /// The counters of kernel sockets that count losses. Packets that the kernel drops before they reach a socket are counted by the kernel
@@ -99,7 +104,7 @@ pub fn between_workers(w: &WorkerReport) -> [Dropped; 3] {
             "move",
             "too-many-waited",
             "arrived for a moving lane that already held too many",
-            w.move_overflow,
+            w.pool.move_overflow,
         ),
     ]
 }

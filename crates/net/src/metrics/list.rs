@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use flowlane_stack::stats::{Counter, Counters, Histogram, Kind as CounterKind};
+use flowlane_stack::stats::{Figure, Figures, Histogram, Kind as FigureKind};
 use flowlane_stack::tcp::State;
 
 use super::drops::{self, Dropped};
 use super::{Kind, Metric, Sample, Snapshot};
-use crate::link::QueueStats;
+use crate::link::Outstanding;
 use crate::link::pair::Quirk;
 use crate::stats::{LaneReport, QueueArrivals, QueueReport, WorkerReport};
 
@@ -84,11 +84,16 @@ impl List {
         self.add(Kind::Histogram, name, help, labels, times.sum_micros() as f64 / 1e6);
     }
 
-    /// A counter of one of the groups that can be walked. Nanoseconds become seconds.
-    fn counter(&mut self, group: &str, labels: &[(&str, &str)], c: &Counter) {
+    /// The figures of a group.
+    fn group(&mut self, group: &str, labels: &[(&str, &str)], figures: &dyn Figures) {
+        figures.each(&mut |figure| self.figure(group, labels, &figure));
+    }
+
+    /// Nanoseconds become seconds.
+    fn figure(&mut self, group: &str, labels: &[(&str, &str)], c: &Figure) {
         let kind = match c.kind {
-            CounterKind::Count => Kind::Counter,
-            CounterKind::Gauge | CounterKind::Peak => Kind::Gauge,
+            FigureKind::Count => Kind::Counter,
+            FigureKind::Gauge | FigureKind::Peak => Kind::Gauge,
         };
         match c.name.strip_suffix("-nanos") {
             Some(name) => {
@@ -119,39 +124,23 @@ fn instance(list: &mut List, now: &Snapshot) {
     list.gauge("workers", "workers that there are", &[], now.workers as u64);
     let answering = now.report.workers.len() as u64;
     list.gauge("workers_answering", "workers that answered within five seconds", &[], answering);
-    let moved = &now.report.rebalance;
-    list.count("rebalance_rounds", "periods whose loads were judged", &[], moved.rounds);
-    let unanswered = "periods that were not judged because a worker did not answer";
-    list.count("rebalance_unanswered", unanswered, &[], moved.unanswered);
-    list.count("rebalance_moves", "lanes moved because of their load", &[], moved.moves);
-    list.count("rebalance_failed", "moves that did not come about", &[], moved.failed);
+    list.group("rebalance", &[], &*now.report.rebalance);
     for (worker, counts) in now.report.watchdog.iter().flat_map(|dog| dog.workers.iter().enumerate()) {
-        let worker = worker.to_string();
-        let labels = [("worker", worker.as_str())];
-        list.count("worker_stalls", "times the worker stood still", &labels, counts.stalls);
-        list.count("worker_starved", "times the worker was given no processor", &labels, counts.starved);
-        let longest = counts.longest_nanos as f64 / 1e9;
-        list.add(
-            Kind::Gauge,
-            "worker_longest_stall_seconds",
-            "the longest stall of the worker",
-            &labels,
-            longest,
-        );
+        list.group("worker", &[("worker", &worker.to_string())], counts);
     }
 }
 
 fn of_worker(list: &mut List, worker: &WorkerReport) {
     let number = worker.worker.to_string();
     let labels = [("worker", number.as_str())];
-    worker.each(&mut |c| list.counter("worker", &labels, &c));
+    worker.each(&mut |c| list.figure("worker", &labels, &c));
 }
 
 fn of_lane(list: &mut List, lane: &LaneReport, host: &str) {
     let bucket = lane.bucket.to_string();
     // The worker is no label: a lane that moves keeps its series.
     let labels = [("host", host), ("bucket", bucket.as_str())];
-    lane.each(&mut |c| list.counter("lane", &labels, &c));
+    list.group("lane", &labels, &lane.counts);
     list.gauge("lane_worker", "number of the worker that holds the lane", &labels, lane.worker as u64);
     list.count("lane_dropped", "packets that the lane dropped", &labels, drops::of_lane(lane));
 }
@@ -160,11 +149,12 @@ fn of_queue(list: &mut List, queue: &QueueReport, worker: usize, host: &str) {
     let (interface, worker) = (queue.interface.to_string(), worker.to_string());
     let number = queue.queue.map_or("none".to_owned(), |q| q.to_string());
     let labels = [("host", host), ("interface", &interface), ("queue", &number), ("worker", &worker)];
-    let mut words = QueueStats::WORDS.iter();
-    queue.stats.each(&mut |name, value| {
-        let words = words.next().map_or("", |words| words.trim());
-        list.count(&format!("link_{name}"), words, &labels, value);
-    });
+    list.group("link", &labels, &queue.stats);
+    let places = queue.outstanding.iter().flat_map(|all| Outstanding::NAMES.into_iter().zip(all.values()));
+    for (place, frames) in places {
+        let help = "frames in the hands of kernel and card, by where they are";
+        list.gauge("link_frames_outstanding", help, &[&labels[..], &[("place", place)]].concat(), frames);
+    }
     if let Some(faults) = &queue.quirks {
         for (quirk, name) in Quirk::NAMES {
             let labels = [&labels[..], &[("fault", name)]].concat();
@@ -176,49 +166,47 @@ fn of_queue(list: &mut List, queue: &QueueReport, worker: usize, host: &str) {
 fn of_arrivals(list: &mut List, at: &QueueArrivals, worker: usize, host: &str) {
     let (interface, worker, queue) = (at.interface.to_string(), worker.to_string(), at.queue.to_string());
     let labels = [("host", host), ("interface", &interface), ("queue", &queue), ("worker", &worker)];
-    at.stats.each(&mut |c| list.counter("queue", &labels, &c));
+    list.group("queue", &labels, &at.stats);
 }
 
 fn of_host(list: &mut List, now: &Snapshot, h: usize, name: &str) {
     let labels = [("host", name)];
-    now.report.steering(h).each(&mut |c| list.counter("steering", &labels, &c));
+    let kernel = now.report.kernel(h);
+    if kernel.is_none() {
+        list.group("steering", &labels, &now.report.steering(h));
+    }
     now.report.total(h).groups(&mut |group, counters| {
-        if group == "drops" {
+        if group == "drops" || (kernel.is_some() && super::KERNELS_OWN.contains(&group)) {
             return;
         }
         counters.each(&mut |c| {
             // Segments that were dropped are among the drops, by reason.
             if group != "tcp" || !c.name.starts_with("dropped-") {
-                list.counter(group, &labels, &c);
+                list.figure(group, &labels, &c);
             }
         });
     });
-    if let Some(kernel) = now.report.kernel(h) {
-        Counters::each(&kernel, &mut |c| list.counter("kernel", &labels, &c));
+    if let Some(kernel) = kernel {
+        list.group("kernel", &labels, &kernel);
     }
     if let Some(relay) = now.report.relay(h) {
-        relay.relay.each(&mut |c| list.counter("relay", &labels, &c));
+        list.group("relay", &labels, &relay.relay);
         for (target, stats) in &relay.targets {
             let labels = [("host", name), ("target", target.as_str())];
-            stats.each(&mut |c| list.counter("relay_target", &labels, &c));
+            list.group("relay_target", &labels, stats);
         }
     }
     for dropped in drops::of_host(&now.report, h) {
         drop(list, name, &dropped);
     }
     connections(list, now, h, name);
+    if kernel.is_some() {
+        return;
+    }
     let rtts = "samples of round-trip times of TCP (RFC 6298 section 4)";
     list.times("tcp_rtt_seconds", rtts, &labels, &now.report.rtts(h));
     for card in now.report.cards.iter().filter(|card| card.host == h) {
-        let mut count = |name: &str, help: &str, value| list.count(name, help, &labels, value);
-        count(
-            "card_slots_moved",
-            "slots of the card's table changed because their lane had moved",
-            card.slots_moved,
-        );
-        count("card_refused", "changes that the card did not take", card.refused);
-        count("card_followed", "times that another program had changed the card's table", card.followed);
-        count("card_set_again", "times that the card's settings were set again", card.set_again);
+        list.group("card", &labels, &card.counts);
     }
 }
 

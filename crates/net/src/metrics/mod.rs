@@ -8,7 +8,7 @@
 //!
 //! [`Snapshot::take`] asks each worker once. A worker answers between two turns with a copy of its counters; between readings it does
 //! nothing for them. [`Snapshot::metrics`] turns the copy into [`Metric`]s without asking anybody. Each counter of the stack, of a lane, a
-//! worker or a queue gets into the list by the walk over its group (`Counters::each`), so a new counter is in every view at once.
+//! worker or a queue gets into the list by the walk over its group (`Figures::each`), so a new counter is in every view at once.
 //!
 //! **Names.** `flowlane_` and the group (`worker`, `lane`, `link`, `tcp`, ...) and the counter's own name. A counter of nanoseconds is shown
 //! in seconds. Labels are few and bounded by the configuration: `host`, `bucket`, `worker`, `interface`, `queue`, `layer`, `reason`, `state`,
@@ -33,6 +33,10 @@ use serde::{Deserialize, Serialize};
 use crate::runtime::handle::{Handle, HostInfo};
 use crate::stats::Report;
 
+/// Groups of counters of [`LaneStats::groups`](flowlane_stack::stats::LaneStats::groups) that the kernel keeps to itself: a host on kernel
+/// sockets has none of them.
+pub(crate) const KERNELS_OWN: [&str; 7] = ["ethernet", "arp", "ip", "ip6", "icmp", "icmp6", "tunnel"];
+
 /// Who is running.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -56,6 +60,11 @@ impl Instance {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let since = Some(Instant::now());
         Self { name: name.to_owned(), pid: std::process::id(), started, uptime_ms: 0, since }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(name: &str, pid: u32, started: u64, uptime_ms: u64) -> Self {
+        Self { name: name.to_owned(), pid, started, uptime_ms, since: None }
     }
 
     pub(crate) fn now(&self) -> Self {

@@ -106,7 +106,7 @@ fn causes(at: &QueueArrivals, card: Option<&CardReport>, shared: bool) -> Vec<Ca
     let rest = stats.redirected.saturating_sub(explained);
     let away = match card {
         _ if shared => "a worker without a queue of the link holds their lane",
-        Some(card) if card.refused > 0 => {
+        Some(card) if card.counts.refused > 0 => {
             "their lane moved, and the card refused to send them to its new queue"
         }
         Some(_) => "their lane moved, and the card did not yet send them to its new queue",
@@ -203,7 +203,7 @@ fn wrapped(sentence: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Strayed;
+    use crate::stats::{CardCounts, Strayed};
 
     fn at(by_card: bool, stats: SteeringStats) -> QueueArrivals {
         QueueArrivals { host: 0, interface: 0, queue: 3, by_card, stats }
@@ -286,7 +286,10 @@ mod tests {
             assert_eq!((told[0].1, told[0].2.as_str()), (70, "they were misdirected"));
         }
         let away = SteeringStats { received: 9, redirected: 9, redirected_away: 9, ..Default::default() };
-        let refused = CardReport { refused: 1, ..CardReport::default() };
+        let refused = CardReport {
+            counts: CardCounts { refused: 1, ..CardCounts::default() },
+            ..CardReport::default()
+        };
         let why = |card: Option<&CardReport>, shared| told(&at(true, away), card, shared).remove(0).2;
         assert!(why(Some(&refused), false).contains("refused"));
         assert!(why(Some(&CardReport::default()), false).contains("not yet"));

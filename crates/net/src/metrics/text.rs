@@ -7,6 +7,8 @@
 
 use std::fmt::Write;
 
+use flowlane_sys::words;
+
 use super::{Kind, Metric, Sample};
 
 /// One of the two formats.
@@ -110,7 +112,8 @@ fn line(out: &mut String, name: &str, s: &Sample) {
     let _ = writeln!(out, " {}", s.value);
 }
 
-/// A backslash, the end of a line and, if wanted, a quotation mark are written with a backslash.
+/// A backslash, the end of a line and, if wanted, a quotation mark are written with a backslash; what would act where a page or a terminal
+/// shows it is written in words.
 fn escaped(text: &str, quotes: bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -118,6 +121,10 @@ fn escaped(text: &str, quotes: bool) -> String {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '"' if quotes => out.push_str("\\\""),
+            c if words::acts(c) => c.escape_default().for_each(|c| match c {
+                '\\' => out.push_str("\\\\"),
+                c => out.push(c),
+            }),
             c => out.push(c),
         }
     }

@@ -149,7 +149,8 @@ struct Reading {
 impl Reading {
     fn of(report: &Report, at: Time) -> Self {
         let lanes = report.workers.iter().flat_map(|worker| &worker.lanes);
-        let busy = lanes.map(|lane| ((lane.host, Bucket(lane.bucket)), (lane.busy_nanos, lane.worker)));
+        let busy =
+            lanes.map(|lane| ((lane.host, Bucket(lane.bucket)), (lane.counts.busy_nanos, lane.worker)));
         Self { at, busy: busy.collect() }
     }
 

@@ -1,4 +1,5 @@
-//! Health checks: a connection to each target every so often, reset as soon as it stands.
+//! Health checks: a connection to each target every so often, reset as soon as it stands. A target that expects PROXY headers gets one that
+//! says that the connection is the relay's own, and then the end.
 //!
 //! A target is down after [`FALL`] checks in a row that failed, and up again after [`RISE`] that did not, as with HAProxy. One lane checks
 //! for all. A change is told once.
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use flowlane_stack::Connect;
 
-use super::{Relay, events};
-use crate::task::sleep;
+use super::{Relay, events, proxy};
+use crate::task::{sleep, timeout};
 
 /// Checks that must fail in a row.
 const FALL: u32 = 3;
@@ -45,9 +46,17 @@ pub(super) async fn check(relay: Relay, at: usize, base: usize, every: Duration)
     loop {
         sleep(every).await;
         let address = relay.0.targets[at].address;
-        let begun = relay.connect(Connect::to(address.into()), false, every).await;
-        // It has said what it was made for.
-        let good = begun.is_ok_and(|stream| stream.abort().is_ok());
+        let hello = relay.0.config.proxy_out.map(proxy::local);
+        let begun = relay.connect(Connect::to(address.into()), hello.is_some(), every).await;
+        let good = match (begun, hello) {
+            (Err(_), _) => false,
+            // It has said what it was made for.
+            (Ok(stream), None) => stream.abort().is_ok(),
+            // A target that wants a header counts a connection without one as broken. The header leaves before the end.
+            (Ok(stream), Some(hello)) => {
+                timeout(every, stream.write_all(&hello)).await.is_ok_and(|sent| sent.is_ok())
+            }
+        };
         let changed = health.judge(good);
         relay.count(base + at, |t| {
             t.checks += 1;

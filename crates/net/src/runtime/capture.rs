@@ -91,18 +91,17 @@ impl Handle {
         let (mut all, mut first) = (Vec::new(), Vec::new());
         for host in self.hosts() {
             first.push(all.len() as u32);
-            all.extend(host.links.iter().map(|link| Interface {
-                name: link.clone(),
-                description: format!("host {}", host.name),
-                ethernet: true,
-            }));
+            all.extend(
+                host.links
+                    .iter()
+                    .map(|link| Interface { name: link.clone(), description: format!("host {}", host.name) }),
+            );
             all.push(Interface {
                 name: "inside".to_owned(),
                 description: format!(
-                    "host {}: reassembled, or out of a tunnel; only what was dropped",
+                    "host {}: reassembled, or out of a tunnel; only what was dropped; the Ethernet header is added",
                     host.name
                 ),
-                ethernet: false,
             });
         }
         first.push(all.len() as u32);

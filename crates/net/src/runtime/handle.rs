@@ -63,6 +63,13 @@ pub struct HostInfo {
     first_lane: u32,
 }
 
+#[cfg(test)]
+impl HostInfo {
+    pub(crate) fn for_tests(name: &str, rss: Arc<Rss>, kernel: bool) -> Self {
+        Self { name: name.to_owned(), rss, links: vec!["pair".to_owned()], kernel, first_lane: 0 }
+    }
+}
+
 impl Handle {
     /// `links`: those of each host.
     pub(super) fn new(
@@ -169,6 +176,7 @@ impl Handle {
         drop(to);
         let mut report = collect(&from, asked, PATIENCE);
         report.cards = self.cards.report();
+        report.changed = self.cards.changed();
         report.rebalance = Box::new(self.shared.rebalanced.counts());
         report.watchdog = self.shared.stalls.report();
         report
@@ -294,8 +302,12 @@ impl Runtime {
     }
 
     /// Has cards looked after until the end.
-    pub(super) fn with_cards(mut self, cards: Vec<card::Steered>) -> std::io::Result<Self> {
-        self.card_thread = card::Thread::start(cards, &self.handle.cards, &self.handle.shared)?;
+    pub(super) fn with_cards(
+        mut self,
+        cards: Vec<card::Steered>,
+        watched: Vec<card::Watched>,
+    ) -> std::io::Result<Self> {
+        self.card_thread = card::Thread::start(cards, watched, &self.handle.cards, &self.handle.shared)?;
         Ok(self)
     }
 
@@ -351,6 +363,7 @@ impl Runtime {
         if self.threads.is_empty() {
             return Report::default();
         }
+        self.handle.cards.ask(card::Request::Closing);
         let (to, from) = mpsc::channel();
         for worker in 0..self.handle.workers() {
             self.handle.shared.send(worker, Message::Stop(to.clone(), grace));
@@ -358,6 +371,7 @@ impl Runtime {
         drop(to);
         let mut report = collect(&from, self.handle.workers(), PATIENCE + grace);
         report.cards = self.handle.cards.report();
+        report.changed = self.handle.cards.changed();
         report.rebalance = Box::new(self.handle.shared.rebalanced.counts());
         report.watchdog = self.handle.shared.stalls.report();
         for thread in self.threads.drain(..) {

@@ -17,8 +17,8 @@ use flowlane_stack::tcp::TcpConfig;
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 
+use crate::flow_records::FlowRecords;
 use crate::kernel::Steer;
-use crate::lane::FlowRecords;
 
 /// The result of a lane's first task: nothing, or a `Result`, whose error the runtime prints in a line and reports
 /// ([`Report::failures`](crate::stats::Report::failures), [`Runtime::join`](crate::Runtime::join)).
@@ -112,6 +112,8 @@ pub struct Host {
     pub(crate) steer: Steer,
     /// Whether their outgoing connections and connected sockets of datagrams take home ports.
     pub(crate) home_ports: bool,
+    /// In which zone its own link-local address is, if it has several with that address.
+    pub(crate) zone: u32,
 }
 
 impl Host {
@@ -140,6 +142,7 @@ impl Host {
             beside_kernel: false,
             steer: Steer::None,
             home_ports: false,
+            zone: 0,
         }
     }
 
@@ -213,6 +216,14 @@ impl Host {
         self
     }
 
+    /// In which [zone](crate::zone) a link-local address is that the host's kernel sockets are bound to: the number of an interface. It needs
+    /// to be said only where several interfaces have the same address.
+    #[must_use]
+    pub fn zone(mut self, zone: u32) -> Self {
+        self.zone = zone;
+        self
+    }
+
     /// Adds an interface; the builder joins the host's interfaces to links in the order they were added.
     #[must_use]
     pub fn interface(mut self, interface: Interface) -> Self {
@@ -256,8 +267,9 @@ impl Host {
         self
     }
 
-    /// From its start a record of each TCP connection that ends goes to `records`: which flow it was, how it ended, and what passed. A host
-    /// on the kernel's sockets has none.
+    /// From its start a record of each TCP connection that ends goes to `records`: which flow it was, how it ended, and what passed; and of
+    /// each UDP flow. On kernel sockets records are of connections and of connected sockets of datagrams, from the kernel's counters, as they
+    /// stand when the program closes the socket ([`FlowRecord::by_kernel`](crate::FlowRecord::by_kernel)).
     ///
     /// ```
     /// use flowlane::{FlowRecords, Host, Key, Rss};

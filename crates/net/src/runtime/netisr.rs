@@ -54,6 +54,8 @@ pub(crate) struct Netisr {
     pub(crate) stats: NetisrStats,
     /// Parcels that found a ring full and waited.
     pub(crate) waited: u64,
+    /// Where parcels are received into, between turns.
+    list: Vec<Parcel>,
 }
 
 impl Netisr {
@@ -68,6 +70,7 @@ impl Netisr {
                 limit,
                 stats: NetisrStats::default(),
                 waited: 0,
+                list: Vec::with_capacity(256),
             })
             .collect();
         for from in 0..workers {
@@ -151,6 +154,17 @@ impl Netisr {
             || self.backlog.iter().any(|b| !b.is_empty())
     }
 
+    /// An empty list to [receive](Self::receive) into, to be [given back](Self::put_list).
+    #[inline]
+    pub(crate) fn take_list(&mut self) -> Vec<Parcel> {
+        std::mem::take(&mut self.list)
+    }
+
+    #[inline]
+    pub(crate) fn put_list(&mut self, list: Vec<Parcel>) {
+        self.list = list;
+    }
+
     /// Takes what waits in the ring from worker `from` into `into`.
     pub(crate) fn receive(&mut self, from: usize, into: &mut Vec<Parcel>) {
         let Some(receiver) = self.receivers.get_mut(from).and_then(Option::as_mut) else { return };
@@ -176,7 +190,8 @@ impl Netisr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lane::{FlowRecords, LaneId, LastReports, UnderWay};
+    use crate::flow_records::FlowRecords;
+    use crate::lane::{LaneId, LastReports, UnderWay};
     use flowlane_rss::{Bucket, Key, Rss};
     use flowlane_stack::address::{Endpoint, Prefix};
     use flowlane_stack::tcp::FlowEnd;
@@ -282,7 +297,7 @@ mod tests {
         assert_eq!(ended, vec![(FlowEnd::LaneEnded, now, left); 2 * LIMIT]);
         // And reports of their own.
         assert_eq!(
-            last.take().iter().map(|lane| (lane.worker, lane.connections)).collect::<Vec<_>>(),
+            last.take().iter().map(|lane| (lane.worker, lane.counts.connections)).collect::<Vec<_>>(),
             [(1, 1); 2 * LIMIT]
         );
     }

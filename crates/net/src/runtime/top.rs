@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flowlane_stack::rng::Rng;
-use flowlane_stack::top::TopConfig;
+use flowlane_stack::time::Time;
+use flowlane_stack::top::{TopConfig, TopReport};
 
 use super::handle::Handle;
 use crate::entropy::random_u64;
@@ -55,7 +56,7 @@ impl WatchFlows {
 
 impl Handle {
     /// From now on each lane keeps its flows with most packets and bytes; `None`: no more. What was counted before is forgotten. Lanes of
-    /// kernel sockets see no packets, and count nothing.
+    /// kernel sockets keep nothing: their sockets are asked when somebody wants to know.
     ///
     /// # Errors
     /// The system has no randomness for the tables' seed.
@@ -75,7 +76,8 @@ impl Handle {
     }
 
     /// Asks every lane for its flows with most packets and bytes. Lanes whose worker does not answer within five seconds are left out, and
-    /// so are those that do not stop moving.
+    /// so are those that do not stop moving. A lane of kernel sockets tells of all its connections and connected sockets of datagrams, by the
+    /// kernel's counters ([`TopFlow::by_kernel`](crate::TopFlow::by_kernel)): each costs two system calls or three, and some are looked at a time.
     #[must_use]
     pub fn top_flows(&self) -> Vec<LaneTop> {
         let until = Instant::now() + PATIENCE;
@@ -83,10 +85,24 @@ impl Handle {
     }
 
     fn ask_lane(&self, lane: u32, until: Instant) -> Option<LaneTop> {
+        let (mut all, mut next) = self.ask_lane_from(lane, 0, until)?;
+        while let Some(from) = next {
+            let (more, then) = self.ask_lane_from(lane, from, until)?;
+            next = then;
+            if let (Some(all), Some(more)) = (&mut all.top, more.top) {
+                all.flows.extend(more.flows);
+                all.counted.packets += more.counted.packets;
+                all.counted.octets += more.counted.octets;
+            }
+        }
+        Some(all)
+    }
+
+    fn ask_lane_from(&self, lane: u32, from: u32, until: Instant) -> Option<(LaneTop, Option<u32>)> {
         for _ in 0..ATTEMPTS {
-            let (to, from) = mpsc::sync_channel(1);
-            self.shared().send(self.shared().owner_of(lane), Message::TopFlows { lane, to });
-            match from.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let (to, answer) = mpsc::sync_channel(1);
+            self.shared().send(self.shared().owner_of(lane), Message::TopFlows { lane, from, to });
+            match answer.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(answer) => return Some(answer),
                 // The lane was on its way, and nobody had it.
                 Err(mpsc::RecvTimeoutError::Disconnected) => {}
@@ -98,6 +114,18 @@ impl Handle {
 }
 
 impl LaneSlot {
+    /// Its flows with most packets and bytes, if it keeps them; of kernel sockets those in some slots from `from` on, and where to go on.
+    pub(crate) fn top_flows(&mut self, now: Time, from: u32) -> (Option<TopReport>, Option<u32>) {
+        let mut top = if from == 0 { self.lane.top(now) } else { None };
+        let watched = self.lane.watches_top();
+        let Some(kernel) = self.kernel.as_ref().filter(|kernel| !kernel.is_beside() || watched) else {
+            return (top, None);
+        };
+        let report = top.get_or_insert_default();
+        let next = kernel.top_flows(now, from, report);
+        (top, next)
+    }
+
     /// Keeps its flows as is wished now, if it does not yet.
     pub(crate) fn watch_as(&mut self, wish: &TopWish) {
         if self.top_wish == wish.number {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flowlane_stack::LaneEvent;
 
-use super::order::{Asked, Expectation, Order};
+use super::order::{Expectation, MoveId, Order};
 use crate::capture::Tap;
 use crate::lane::{Ready, SocketHandle};
 use crate::stats::{LaneTop, WorkerReport};
@@ -46,8 +46,10 @@ pub(crate) enum Message {
     TopFlows {
         /// Index of the lane.
         lane: u32,
-        /// Who asks.
-        to: mpsc::SyncSender<LaneTop>,
+        /// Of its kernel sockets, the first slot to look at: some are looked at a time.
+        from: u32,
+        /// Who asks, and is told where to go on if there are more.
+        to: mpsc::SyncSender<(LaneTop, Option<u32>)>,
     },
     /// Copy frames for a capture.
     Capture(Arc<Tap>),
@@ -96,7 +98,7 @@ pub(crate) enum Message {
         lane: u32,
         /// The move that asked for it: the worker that has the lane holds what comes by its own queues until a marker comes from the old
         /// one's worker. `None` where nobody asked.
-        asked: Option<Asked>,
+        asked: Option<MoveId>,
         /// The queue; `None`: the card could not be changed.
         queue: Option<u16>,
     },

@@ -14,7 +14,7 @@ mod watched;
 
 pub(crate) use beat::{Beat, Place, Seen};
 pub(crate) use message::Message;
-pub(crate) use order::{Asked, Expectation, Order, Stage};
+pub(crate) use order::{Expectation, MoveId, Order, Stage};
 pub(crate) use rebalanced::Rebalanced;
 pub(crate) use stalls::Stalls;
 pub(crate) use watched::{TopWish, Watched};
@@ -103,6 +103,11 @@ impl Shared {
     /// The last move of each lane. Only who begins or gives up a move holds it.
     pub(crate) fn moves(&self) -> MutexGuard<'_, HashMap<u32, Arc<Order>>> {
         self.moves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the runtime's clock was zero.
+    pub(crate) fn epoch(&self) -> Instant {
+        self.epoch
     }
 
     /// The runtime's clock: nanoseconds since it was made, never zero.

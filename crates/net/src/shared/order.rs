@@ -103,7 +103,7 @@ impl Order {
 
 /// The move for which a card is asked to send a lane's packets elsewhere: its answer is for that one alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct MoveId {
     /// The worker that the lane has come to.
     pub(crate) worker: usize,
     /// The number of its move.

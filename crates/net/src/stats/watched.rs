@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use flowlane_stack::stats::Counter;
+use flowlane_stack::stats::Figure;
 use flowlane_stack::time::Time;
+use flowlane_sys::figures;
 use serde::{Deserialize, Serialize};
 
 /// Tasks that held one worker for longer than they may ([`Builder::task_budget`](crate::Builder::task_budget)).
@@ -41,14 +42,14 @@ impl LongTasks {
     }
 
     /// Calls `f` with each counter.
-    pub fn each(&self, f: &mut dyn FnMut(Counter)) {
-        f(Counter::count(
+    pub fn each(&self, f: &mut dyn FnMut(Figure)) {
+        f(Figure::count(
             "long-tasks",
             "times a task held the worker for longer than its budget",
             self.times(),
         ));
         let longest = self.tasks.iter().map(|task| task.longest_nanos).max().unwrap_or(0);
-        f(Counter::peak("longest-task-nanos", "nanoseconds of the longest such time", longest));
+        f(Figure::peak("longest-task-nanos", "nanoseconds of the longest such time", longest));
     }
 }
 
@@ -131,10 +132,10 @@ impl PerfReport {
     }
 
     /// Calls `f` with each counter that there is.
-    pub fn each(&self, f: &mut dyn FnMut(Counter)) {
+    pub fn each(&self, f: &mut dyn FnMut(Figure)) {
         let mut count = |name: &'static str, text: &'static str, value: Option<u64>| {
             if let Some(value) = value {
-                f(Counter::count(name, text, value));
+                f(Figure::count(name, text, value));
             }
         };
         count("task-clock-nanos", "nanoseconds for which the thread had a processor", self.task_clock_nanos);
@@ -159,15 +160,13 @@ pub struct WatchdogReport {
     pub last: Vec<Stall>,
 }
 
-/// Stalls of one worker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StallCounts {
-    /// Times it stood still.
-    pub stalls: u64,
-    /// Times it could not turn because it was given no processor.
-    pub starved: u64,
-    /// The longest stall, nanoseconds.
-    pub longest_nanos: u64,
+figures! {
+    /// Stalls of one worker.
+    pub struct StallCounts {
+        stalls: count "times the worker stood still";
+        starved: count "times the worker was given no processor";
+        longest_nanos as "longest-stall-nanos": peak "the longest stall of the worker";
+    }
 }
 
 /// A worker that stands still, or stood.

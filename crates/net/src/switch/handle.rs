@@ -17,7 +17,7 @@ use super::slot::Slot;
 use super::spare::Spare;
 use super::view::{AddressView, SwitchView, View};
 use super::{RunningHost, StartHost};
-use crate::link::{LinkState, News, Queue};
+use crate::link::{Life, LinkInfo, LinkState, News, Queue};
 
 /// Longer than any worker may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -39,24 +39,62 @@ pub struct Handle {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) config: Config,
-    /// The names of the links, and how many ports have had each number.
-    links: Vec<(String, u32)>,
+    /// The link of each number.
+    links: Vec<Link>,
     pub(super) spare: Spare,
     /// The hosts of the switch itself, which end when they are dropped.
     pub(super) hosts: Vec<(Slot, RunningHost)>,
 }
 
-impl State {
-    /// The port that has a number now.
-    pub(super) fn slot(&self, port: PortId) -> Slot {
-        Slot { port, birth: self.links.get(port.index()).map_or(0, |(_, birth)| *birth) }
+/// A link of a port.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    name: String,
+    /// How many ports have had its number.
+    birth: u32,
+    life: Option<Life>,
+}
+
+impl Link {
+    pub(super) fn of(info: &LinkInfo) -> Self {
+        Self { name: info.name.clone(), birth: 0, life: info.life.clone() }
     }
 
-    /// Gives a number to a port over the link of this name.
-    pub(super) fn give(&mut self, port: PortId, link: String) -> Slot {
+    /// A text that names the link, `af-xdp:eth1,copy`, with the name that its interface has now. (A TAP may be in another network namespace,
+    /// where its number is another's.)
+    fn as_called_now(&self, text: &str) -> String {
+        match self.life.as_ref().filter(|_| !self.name.starts_with("tap:")).and_then(Life::renamed) {
+            Some((then, now)) => text.replacen(&format!(":{then}"), &format!(":{now}"), 1),
+            None => text.to_owned(),
+        }
+    }
+}
+
+impl State {
+    /// The names of the links, by number.
+    fn links(&self) -> Vec<String> {
+        self.links.iter().map(|link| link.as_called_now(&link.name)).collect()
+    }
+
+    /// The configuration, in which interfaces have the names that they have now.
+    fn config_now(&self) -> Config {
+        let mut config = self.config.clone();
+        for (port, link) in config.ports.iter_mut().zip(&self.links) {
+            port.link = link.as_called_now(&port.link);
+        }
+        config
+    }
+
+    /// The port that has a number now.
+    pub(super) fn slot(&self, port: PortId) -> Slot {
+        Slot { port, birth: self.links.get(port.index()).map_or(0, |link| link.birth) }
+    }
+
+    /// Gives a number to a port over this link.
+    pub(super) fn give(&mut self, port: PortId, link: Link) -> Slot {
         match self.links.get_mut(port.index()) {
-            Some((name, _)) => *name = link,
-            None => self.links.push((link, 0)),
+            Some(before) => *before = Link { birth: before.birth, ..link },
+            None => self.links.push(link),
         }
         self.slot(port)
     }
@@ -69,9 +107,8 @@ impl State {
     /// The port of this number is no more. Its host, if it had one.
     pub(super) fn take(&mut self, port: PortId) -> Vec<(Slot, RunningHost)> {
         self.spare.give_back(port);
-        if let Some((name, birth)) = self.links.get_mut(port.index()) {
-            name.clear();
-            *birth += 1;
+        if let Some(link) = self.links.get_mut(port.index()) {
+            *link = Link { birth: link.birth + 1, ..Link::default() };
         }
         self.hosts.extract_if(.., |(slot, _)| slot.port == port).collect()
     }
@@ -87,13 +124,12 @@ impl Handle {
     pub(super) fn new(
         config: Config,
         posts: Vec<Post>,
-        links: Vec<String>,
+        links: Vec<Link>,
         opener: Opener,
         (spare, hosts): (Spare, Option<StartHost>),
         say: Sender<String>,
     ) -> io::Result<Handle> {
         let plugs = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let links = links.into_iter().map(|link| (link, 0)).collect();
         let state = State { config, links, spare, hosts: Vec::new() };
         Ok(Handle { state: Arc::new(Mutex::new(state)), posts: posts.into(), opener, hosts, say, plugs })
     }
@@ -126,10 +162,10 @@ impl Handle {
         self.state().config.clone()
     }
 
-    /// The configuration as the file from which it would be read.
+    /// The configuration as the file from which it would be read. An interface that was renamed has its new name there.
     #[must_use]
     pub fn file(&self) -> String {
-        file::write(&self.config())
+        file::write(&self.state().config_now())
     }
 
     /// Changes the configuration by words ([`Change::parse`]), or forgets addresses. When it returns, every worker has made the change: the
@@ -214,7 +250,7 @@ impl Handle {
     pub fn view(&self) -> Result<SwitchView, SwitchError> {
         let (config, links) = {
             let state = self.state();
-            (state.config.clone(), state.links.iter().map(|(link, _)| link.clone()).collect::<Vec<_>>())
+            (state.config.clone(), state.links())
         };
         Ok(SwitchView::of(&config, &links, &self.views()?))
     }

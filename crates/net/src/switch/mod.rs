@@ -191,9 +191,9 @@ pub fn start(options: Options) -> Result<Switch, SwitchError> {
     let news: Vec<_> = infos.iter().map(|info| info.life.as_ref().map(Life::watch)).collect();
     let opener = Opener::start(memory.clone(), workers, busy_poll, around)?;
     before_start()?;
-    let names = infos.iter().map(|info| info.name.clone()).collect();
+    let named = infos.iter().map(handle::Link::of).collect();
     let handle =
-        Handle::new(config, posts, names, opener, (spare, hosts), say).map_err(SwitchError::Thread)?;
+        Handle::new(config, posts, named, opener, (spare, hosts), say).map_err(SwitchError::Thread)?;
     for (n, (info, news)) in infos.into_iter().zip(news).enumerate() {
         if let (Some(port), Some(Ok(news))) = (PortId::new(n), news) {
             handle::follow(handle.slot(port), news, info.name, handle.clone());
@@ -242,7 +242,7 @@ fn memory(links: &[PortLink], workers: usize, spare_queues: usize) -> Result<Fra
     for link in links {
         let (queues, mtu) = link.shape();
         frames += queues.div_ceil(workers) * 4096 + ROOM;
-        if mtu + 22 + HEADROOM > 2048 && link.is_af_xdp() {
+        if link.is_af_xdp() && (mtu + 22 + HEADROOM > 2048 || link.may_be_zero_copy()) {
             size = 4096;
         }
     }

@@ -8,7 +8,7 @@ use flowlane_stack::wire::MacAddr;
 use flowlane_switch::config::MAX_MTU;
 use flowlane_sys::frame::FrameMemory;
 use flowlane_sys::netdev::Interface;
-use flowlane_sys::xdp::CopyMode;
+use flowlane_sys::xdp::{CopyMode, may_be_zero_copy};
 
 use super::error::SwitchError;
 use crate::link::af_packet::{self, AfPacketOptions};
@@ -58,6 +58,9 @@ impl FromStr for PortLink {
             LinkSpec::Pcap(..) | LinkSpec::Kernel(..) | LinkSpec::Switch(..) => {
                 Err(SwitchError::Link(format!("'{text}' is no port of a switch: give {KINDS}")))
             }
+            LinkSpec::AfXdp(.., Some(_)) | LinkSpec::AfXdp(_, CopyMode::Measure, ..) => Err(
+                SwitchError::Link(format!("'{text}': a port of a switch is opened without map= and measure")),
+            ),
             spec => Ok(Self::Link(spec)),
         }
     }
@@ -74,9 +77,9 @@ impl fmt::Display for PortLink {
             }
         };
         spec.fmt(f)?;
-        if let LinkSpec::AfXdp(_, copy, _, queues) = spec {
+        if let LinkSpec::AfXdp(_, copy, _, queues, _) = spec {
             match copy {
-                CopyMode::Auto => {}
+                CopyMode::Auto | CopyMode::Measure => {}
                 CopyMode::Copy => f.write_str(",copy")?,
                 CopyMode::ZeroCopy => f.write_str(",zero-copy")?,
             }
@@ -152,6 +155,12 @@ impl PortLink {
         matches!(self, Self::Link(LinkSpec::AfXdp(..)))
     }
 
+    /// Whether its card may write frames itself.
+    pub(super) fn may_be_zero_copy(&self) -> bool {
+        let Self::Link(LinkSpec::AfXdp(name, copy, ..)) = self else { return false };
+        Interface::find(name).is_ok_and(|interface| may_be_zero_copy(&interface, *copy))
+    }
+
     /// Whether hosts plug into it.
     #[must_use]
     pub fn is_plug(&self) -> bool {
@@ -163,7 +172,7 @@ impl PortLink {
         let Some(Ok(interface)) = self.interface().map(Interface::find) else { return (1, 1500) };
         let mtu = interface.mtu().unwrap_or(1500) as usize;
         let queues = match self {
-            Self::Link(LinkSpec::AfXdp(_, _, _, Some((_, count)))) => *count as usize,
+            Self::Link(LinkSpec::AfXdp(_, _, _, Some((_, count)), _)) => *count as usize,
             Self::Link(LinkSpec::AfXdp(..)) => {
                 interface.channels().map_or(1, |channels| channels.receive) as usize
             }
@@ -184,7 +193,7 @@ impl PortLink {
                 // Segments that a sender on this machine left together leave together.
                 af_packet::open(&AfPacketOptions { offload: true, ..usual }, workers)
             }
-            LinkSpec::AfXdp(name, copy, _, queues) => {
+            LinkSpec::AfXdp(name, copy, _, queues, _) => {
                 let usual = AfXdpOptions::new(name, Claim::every_frame());
                 let (copy, queues) = (*copy, *queues);
                 let options = AfXdpOptions { copy, queues, offload: true, busy_poll, waiting, ..usual };
@@ -197,6 +206,7 @@ impl PortLink {
             }),
         };
         let (info, queues) = opened.map_err(|e| SwitchError::Link(e.to_string()))?;
+        info.await_carrier();
         Ok(Opened { info, queues })
     }
 }

@@ -19,7 +19,7 @@ use super::RunningHost;
 use super::ask::{Ask, Post};
 use super::egress::Egress;
 use super::error::SwitchError;
-use super::handle::{Handle, PATIENCE, State, follow};
+use super::handle::{Handle, Link, PATIENCE, State, follow};
 use super::open::PortLink;
 use super::slot::Slot;
 use super::spare::USUAL;
@@ -100,7 +100,7 @@ impl Handle {
                 ));
             }
         }
-        let slot = state.give(port, opened.info.name.clone());
+        let slot = state.give(port, Link::of(&opened.info));
         if let Some(news) = news {
             follow(slot, news, opened.info.name, self.clone());
         }

@@ -8,6 +8,7 @@ use flowlane_switch::{Config, PortCounters, PortId, PortSet, Switch};
 use serde::{Deserialize, Serialize};
 
 use crate::link::QueueStats;
+use crate::stats::Figures;
 
 /// What one worker knows.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ impl View {
     pub(super) fn of(switch: &Switch, queues: Vec<(QueueStats, bool)>, lost: u64) -> View {
         let ports = || (0..switch.config().ports.len()).filter_map(PortId::new);
         View {
-            counters: ports().map(|port| switch.counters(port).clone()).collect(),
+            counters: ports().map(|port| *switch.counters(port)).collect(),
             receives: ports()
                 .filter(|port| queues.get(port.index()).is_some_and(|(_, some)| *some))
                 .collect(),
@@ -172,12 +173,12 @@ fn port(config: &Config, links: &[String], views: &[View], n: usize) -> Option<P
     let mut queues = BTreeMap::<String, u64>::new();
     for view in views {
         sum.add(view.counters.get(n)?);
-        view.queues.get(n)?.each(&mut |name, value| *queues.entry(name.to_owned()).or_default() += value);
+        view.queues
+            .get(n)?
+            .each(&mut |figure| *queues.entry(figure.name.to_owned()).or_default() += figure.value);
     }
-    let mut counters = BTreeMap::new();
-    sum.each(&mut |name, value| {
-        counters.insert(name.to_owned(), value);
-    });
+    let own = PortCounters::FIELDS.iter().zip(sum.values());
+    let counters = own.map(|(name, value)| ((*name).to_owned(), value)).collect();
     let state = match (first.up.has(id), first.blocked.has(id)) {
         (false, _) => "down",
         (true, true) => "blocked",

@@ -26,7 +26,7 @@ impl TcpHalfOpen {
             if slot.own_kernel().is_some() {
                 return Err(SocketError::Unsupported("send a SYN without a connection: use a link"));
             }
-            slot.lane.tcp_half_open(quiet);
+            slot.lane.tcp_mut().half_open(quiet);
             Ok(())
         })??;
         Ok(Self { lane })
@@ -52,9 +52,9 @@ impl TcpHalfOpen {
     ) -> Poll<Result<u64, SocketError>> {
         let before = into.len();
         let taken = self.lane.with(|slot, _, _| {
-            let missed = slot.lane.tcp_syn_answers(into);
+            let missed = slot.lane.tcp_mut().syn_answers(into);
             if into.len() == before && missed == 0 {
-                slot.lane.tcp_wake_on_syn_answer(cx.waker());
+                slot.lane.tcp_mut().wake_on_syn_answer(cx.waker());
             }
             missed
         });

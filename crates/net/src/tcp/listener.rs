@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use flowlane_rss::Bucket;
 use flowlane_stack::tcp::{ListenOptions, ListenerId};
@@ -10,7 +10,7 @@ use flowlane_stack::tcp::{ListenOptions, ListenerId};
 use super::Id;
 use super::ends::Ends;
 use super::stream::TcpStream;
-use crate::context::{self, LaneRef};
+use crate::context::{self, LaneRef, budget};
 use crate::error::SocketError;
 use crate::events;
 use crate::lane::SocketHandle;
@@ -93,7 +93,7 @@ impl TcpListener {
     /// On another lane.
     pub fn try_accept(&self) -> Result<Option<TcpStream>, SocketError> {
         self.lane.with(|slot, _, _| match self.id {
-            Id::Stack(id) => Ok(slot.lane.tcp_accept(id)?.map(|a| TcpStream {
+            Id::Stack(id) => Ok(slot.lane.tcp_mut().accept(id)?.map(|a| TcpStream {
                 lane: self.lane.clone(),
                 id: Id::Stack(a.id),
                 ends: Ends::new(Some(a.local), a.remote),
@@ -113,7 +113,7 @@ impl TcpListener {
     pub fn local_addr(&self) -> Result<SocketAddr, SocketError> {
         self.lane.with(|slot, _, _| match self.id {
             Id::Stack(id) => {
-                let (ip, port) = slot.lane.tcp_listens_on(id)?;
+                let (ip, port) = slot.lane.tcp().listens_on(id)?;
                 Ok(SocketAddr::new(ip.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port))
             }
             Id::Kernel(id) => slot.sockets()?.local_address(id),
@@ -133,14 +133,16 @@ impl TcpListener {
     /// # Errors
     /// On another lane.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<TcpStream, SocketError>> {
+        ready!(budget::poll(cx));
         if let Id::Kernel(_) = self.id {
             self.lane.with(|slot, now, _| slot.sockets().map(|kernel| kernel.try_again(now)))??;
         }
         if let Some(stream) = self.try_accept()? {
+            budget::spend(0);
             return Poll::Ready(Ok(stream));
         }
         self.lane.with(|slot, now, _| match self.id {
-            Id::Stack(id) => Ok(slot.lane.tcp_wake_on_accept(id, cx.waker())?),
+            Id::Stack(id) => Ok(slot.lane.tcp_mut().register_accept(id, cx.waker())?),
             Id::Kernel(id) => {
                 let kernel = slot.sockets()?;
                 kernel.wake_on_accept(id, cx.waker())?;
@@ -160,7 +162,7 @@ impl TcpListener {
     /// On another lane.
     pub fn backlog(&self) -> Result<(usize, usize), SocketError> {
         self.lane.with(|slot, _, _| match self.id {
-            Id::Stack(id) => Ok(slot.lane.tcp_backlog(id)?),
+            Id::Stack(id) => Ok(slot.lane.tcp().backlog(id)?),
             Id::Kernel(id) => slot.sockets()?.backlog(id),
         })?
     }

@@ -133,8 +133,8 @@ fn tasks_sleep_spawn_and_panic_alone() {
     assert_eq!(sum, 49 * 50 / 2);
     assert!(slept >= Duration::from_micros(49 * 200));
     let report = runtime.stop();
-    assert_eq!(report.lanes(a)[0].panics, 1);
-    assert!(report.workers[0].sleeps > 0);
+    assert_eq!(report.lanes(a)[0].counts.panics, 1);
+    assert!(report.workers[0].turns.sleeps > 0);
 }
 
 #[test]
@@ -198,12 +198,12 @@ fn the_time_of_each_lane_is_known() {
     net.finish();
     let handle = net.runtime.handle();
     let (counters, report) = (handle.counters(), handle.report());
-    let spent: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.busy_nanos).sum();
+    let spent: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.counts.busy_nanos).sum();
     assert!(u128::from(spent) <= begun.elapsed().as_nanos(), "one worker has no more than all of the time");
     for lane in report.lanes(SERVER) {
-        assert!(lane.aligned > 0 && lane.busy_nanos > 0, "{lane:?}");
+        assert!(lane.counts.aligned > 0 && lane.counts.busy_nanos > 0, "{lane:?}");
     }
     let lanes = || counters.lanes(SERVER).into_iter().zip(report.lanes(SERVER));
     assert!(lanes().all(|(a, b)| a.sockets.is_empty() && a.tcp.rows.is_empty() && !b.sockets.is_empty()));
-    assert!(lanes().all(|(a, b)| a.socket_count == b.socket_count));
+    assert!(lanes().all(|(a, b)| a.counts.sockets == b.counts.sockets));
 }

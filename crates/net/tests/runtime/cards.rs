@@ -148,11 +148,15 @@ fn the_cards_table_follows_lanes_that_move() {
         let report = net.runtime.stop();
         for host in [SERVER, CLIENT] {
             let card = report.cards.iter().find(|card| card.host == host).unwrap();
-            assert!(card.slots_moved > 0, "{name}: {card:?}");
-            assert_eq!((card.refused, card.followed, card.set_again), (0, 0, 0), "{name}: {card:?}");
+            assert!(card.counts.slots_moved > 0, "{name}: {card:?}");
+            assert_eq!(
+                (card.counts.refused, card.counts.followed, card.counts.set_again),
+                (0, 0, 0),
+                "{name}: {card:?}"
+            );
             assert_eq!(report.steering(host).misdirected, 0, "{name}");
         }
-        assert!(report.workers.iter().all(|w| w.move_overflow == 0 && w.netisr.dropped == 0), "{name}");
+        assert!(report.workers.iter().all(|w| w.pool.move_overflow == 0 && w.netisr.dropped == 0), "{name}");
     }
 }
 
@@ -213,7 +217,7 @@ fn streams_stay_whole_while_lanes_move_on_every_card() {
             assert_eq!(report.total(host).tcp.resets_received, 0, "{name}");
             let card = report.cards.iter().find(|card| card.host == host);
             if !others.contains(&name) {
-                assert!(card.unwrap().slots_moved > 0, "{name}: {card:?}");
+                assert!(card.unwrap().counts.slots_moved > 0, "{name}: {card:?}");
                 assert_eq!(steering.misdirected, 0, "{name}: {why:?}");
                 let known = steering.redirected_no_flow + steering.redirected_away + steering.redirected_late;
                 assert_eq!(steering.redirected, known, "{name}: {why:?}");
@@ -262,7 +266,7 @@ fn lanes_move_where_the_card_refuses() {
     assert_perfect(&plan, &net.finish());
     let report = net.runtime.stop();
     let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
-    assert!(card.refused > 0 && card.slots_moved == 0, "{card:?}");
+    assert!(card.counts.refused > 0 && card.counts.slots_moved == 0, "{card:?}");
     let why =
         steering::queues(&report, SERVER).into_iter().flat_map(|queue| queue.causes).collect::<Vec<_>>();
     assert!(why.iter().any(|cause| cause.why.contains("the card refused")), "{why:?}");
@@ -294,7 +298,7 @@ fn a_key_of_somebody_else_is_left_alone() {
     assert_perfect(&plan, &net.finish());
     let report = net.runtime.stop();
     let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
-    assert_eq!((card.set_again, card.followed, card.slots_moved), (0, 0, 0), "{card:?}");
+    assert_eq!((card.counts.set_again, card.counts.followed, card.counts.slots_moved), (0, 0, 0), "{card:?}");
     assert_eq!(card.strayed, Some(Strayed::Key));
     assert!(report.steering(SERVER).misdirected > 0);
 }
@@ -318,8 +322,28 @@ fn lanes_follow_a_table_of_somebody_else() {
     assert_eq!(flows.values().filter(|flow| flow.received != plan.datagrams).count(), 0);
     let report = net.runtime.stop();
     let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
-    assert_eq!((card.followed, card.set_again, card.slots_moved), (1, 0, 0));
+    assert_eq!((card.counts.followed, card.counts.set_again, card.counts.slots_moved), (1, 0, 0));
     assert_eq!(card.strayed, Some(Strayed::Table));
+}
+
+/// It is noticed although nothing is sent any more: the card is looked at once a second.
+#[test]
+fn a_table_of_somebody_else_is_noticed_without_a_packet() {
+    let plan = steered(&card_of("random", 128, 4), 40);
+    let net = plan.start();
+    assert_perfect(&plan, &net.finish());
+    let handle = net.runtime.handle();
+    let all: Vec<(usize, u32)> = (0..128).map(|slot| (slot, 1)).collect();
+    net.cards.as_ref().unwrap()[SERVER].clone().set_slots(&all).unwrap();
+    let begun = std::time::Instant::now();
+    while !(0..plan.buckets as u16).all(|b| handle.worker_of(SERVER, Bucket(b)) == Some(1)) {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", handle.counters().cards);
+        std::thread::yield_now();
+    }
+    let report = net.runtime.stop();
+    let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
+    assert_eq!((card.counts.followed, card.counts.set_again, card.strayed), (1, 0, Some(Strayed::Table)));
+    assert_eq!(report.steering(SERVER).misdirected, 0, "no frame told of it");
 }
 
 /// After so long without an answer nothing comes any more.
@@ -335,7 +359,7 @@ fn a_card_that_forgets_is_set_again() {
     let report = net.runtime.stop();
     for host in [SERVER, CLIENT] {
         let card = report.cards.iter().find(|card| card.host == host).unwrap();
-        assert_eq!((card.set_again, card.followed), (1, 0), "{card:?}");
+        assert_eq!((card.counts.set_again, card.counts.followed), (1, 0), "{card:?}");
         // Each of the two senders has the card forget at a frame of its own, and it is set again once.
         assert!(matches!(card.strayed, Some(Strayed::Forgotten | Strayed::AnotherRule)), "{card:?}");
         let steering = report.steering(host);
@@ -354,7 +378,11 @@ fn a_card_that_does_what_it_likes_is_left_alone() {
         let report = net.runtime.stop();
         assert_eq!(flows.values().filter(|flow| flow.received != plan.datagrams).count(), 0, "{name}");
         let card = report.cards.iter().find(|card| card.host == SERVER).unwrap();
-        assert_eq!((card.set_again, card.followed, card.slots_moved), (1, 0, 0), "{name}: {card:?}");
+        assert_eq!(
+            (card.counts.set_again, card.counts.followed, card.counts.slots_moved),
+            (1, 0, 0),
+            "{name}: {card:?}"
+        );
         assert!(report.steering(SERVER).misdirected > 0, "{name}");
         // That it did not help is said after a second, which the run may not last.
         assert!(matches!(card.strayed, Some(Strayed::AnotherRule | Strayed::Forgotten)), "{name}: {card:?}");
@@ -400,12 +428,12 @@ fn the_cards_of_a_host_follow_together() {
         assert_eq!(counted.len(), 1, "the cards of one host: {counted:?}");
         if refused.is_some() {
             assert_eq!(after, before, "what one had taken is put back");
-            assert_eq!((counted[0].refused, counted[0].slots_moved), (plan.buckets as u64, 0));
+            assert_eq!((counted[0].counts.refused, counted[0].counts.slots_moved), (plan.buckets as u64, 0));
         } else {
             let other = |(a, b): (&u32, &u32)| a % 2 != b % 2;
             assert!(before[0].iter().zip(&after[0]).all(other), "{before:?} {after:?}");
             assert_eq!(after[0], after[1]);
-            assert_eq!((counted[0].refused, counted[0].slots_moved), (0, 256));
+            assert_eq!((counted[0].counts.refused, counted[0].counts.slots_moved), (0, 256));
         }
     }
 }

@@ -96,7 +96,7 @@ fn every_lane_asks_from_sockets_of_its_own_while_lanes_move() {
         let (asked, total) = (u64::from(LANES) * u64::from(ROUNDS) * 16, report.total(client));
         assert_eq!((total.udp.sent, total.udp.delivered, total.drops.total()), (asked, asked, 0));
         assert!(total.udp.elsewhere > 0, "no socket was elsewhere");
-        assert!(report.workers.iter().all(|w| w.move_overflow == 0 && w.netisr.dropped == 0));
+        assert!(report.workers.iter().all(|w| w.pool.move_overflow == 0 && w.netisr.dropped == 0));
     }
 }
 

@@ -71,7 +71,7 @@ fn what_was_written_arrives_and_then_the_end_or_a_reset() {
             assert_eq!(said.recv_timeout(PATIENCE).unwrap(), Ok(10_000));
         }
         // Both ends have told one another, or one was told by a reset.
-        let left = report.lanes(a).iter().chain(&report.lanes(b)).map(|l| l.connections).sum::<usize>();
+        let left = report.lanes(a).iter().chain(&report.lanes(b)).map(|l| l.counts.connections).sum::<u64>();
         assert_eq!(
             report.total(a).tcp.resets_sent + report.total(b).tcp.resets_sent > 0,
             !reads,

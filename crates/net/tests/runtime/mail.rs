@@ -61,7 +61,7 @@ fn mail_follows_lanes_that_move() {
         moved.store(moves > 8, Relaxed);
         done += said.try_iter().count();
     }
-    assert!(runtime.stop().lanes(host).iter().map(|lane| lane.moves).sum::<u64>() > 2);
+    assert!(runtime.stop().lanes(host).iter().map(|lane| lane.counts.moves).sum::<u64>() > 2);
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn every_drop_reason_has_a_sample() {
         (0..next("malformed", reason.name())).for_each(|_| lane.stats.drops.count_malformed(*reason));
     }
     for reason in TcpDropReason::ALL {
-        lane.stats.tcp.drops[*reason as usize] = next("tcp", reason.name()) as u64;
+        lane.stats.tcp.drops.0[*reason as usize] = next("tcp", reason.name()) as u64;
     }
     lane.kernel = Some(KernelStats {
         datagrams_overflown: next("kernel", "socket-full") as u64,
@@ -67,7 +67,7 @@ fn every_drop_reason_has_a_sample() {
     };
     worker.netisr.dropped = next("netisr", "ring-full") as u64;
     worker.netisr.no_lane = next("netisr", "no-lane") as u64;
-    worker.move_overflow = next("move", "too-many-waited") as u64;
+    worker.pool.move_overflow = next("move", "too-many-waited") as u64;
 
     let metrics = now.metrics();
     let shown = &of(&metrics, "flowlane_drops").samples;

@@ -34,9 +34,9 @@ fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
     net.wait(&mut flows, reported);
     let report = net.runtime.stop();
     assert_perfect(&plan, &flows);
-    let counted: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.moves).sum();
+    let counted: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.counts.moves).sum();
     assert_eq!(counted, u64::from(moves));
-    assert!(report.workers.iter().all(|w| w.move_overflow == 0 && w.netisr.dropped == 0));
+    assert!(report.workers.iter().all(|w| w.pool.move_overflow == 0 && w.netisr.dropped == 0));
     assert_eq!(report.total(SERVER).drops.total(), 0);
     assert!(report.steering(SERVER).redirected > 0, "frames for moved lanes were handed over");
 }
@@ -91,7 +91,7 @@ fn moves_side_by_side_and_given_up_lose_and_reorder_nothing() {
     net.wait(&mut flows, reported);
     let report = net.runtime.stop();
     assert_perfect(&plan, &flows);
-    assert!(report.workers.iter().all(|w| w.move_overflow == 0 && w.netisr.dropped == 0));
+    assert!(report.workers.iter().all(|w| w.pool.move_overflow == 0 && w.netisr.dropped == 0));
 }
 
 /// Timers go with their lane.
@@ -257,7 +257,7 @@ fn a_lane_that_is_parked_stays_when_its_move_is_given_up() {
     stop.store(true, SeqCst);
     drop(go_on);
     assert_eq!(block_on(timeout(PATIENCE, ticking)).unwrap().unwrap(), 0);
-    assert_eq!(runtime.stop().lanes(host)[0].moves, 0);
+    assert_eq!(runtime.stop().lanes(host)[0].counts.moves, 0);
 }
 
 /// Runtimes that stop while lanes move: each lane is in the last report, once, with all that was counted for it.
@@ -286,10 +286,10 @@ fn lanes_that_move_when_the_runtime_stops_are_reported() {
         assert_eq!(buckets, (0..BUCKETS).collect::<Vec<_>>(), "each lane once");
         for ((lane, from), moved) in lanes.iter().zip(places).zip(begun) {
             // First task, and the moves that were awaited.
-            assert!(lane.task_runs >= 1 && (1..=2).contains(&lane.moves), "{lane:?}");
-            assert_eq!(lane.worker == from, lane.moves == 1, "{lane:?}");
+            assert!(lane.counts.task_runs >= 1 && (1..=2).contains(&lane.counts.moves), "{lane:?}");
+            assert_eq!(lane.worker == from, lane.counts.moves == 1, "{lane:?}");
             if block_on(moved).is_ok() {
-                assert_eq!(lane.moves, 2, "{lane:?}");
+                assert_eq!(lane.counts.moves, 2, "{lane:?}");
             }
         }
     }

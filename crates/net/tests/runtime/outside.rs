@@ -155,7 +155,7 @@ fn the_error_of_a_first_task_is_named() {
     assert_eq!(error.to_string(), "host 'host', lane 2: its first task failed: no luck with 2");
     let error = runtime(2, main(true, &[2])).unwrap().join().unwrap_err();
     assert_eq!(error.to_string(), "host 'host', lane 2: its first task failed: no luck with 2");
-    assert_eq!(error.report.lanes(0).iter().map(|l| l.panics).sum::<u64>(), 0);
+    assert_eq!(error.report.lanes(0).iter().map(|l| l.counts.panics).sum::<u64>(), 0);
     let report = runtime(2, main(true, &[])).unwrap().join().unwrap();
     assert!(report.failures().is_empty() && report.lanes(0).len() == 4);
 }

@@ -85,7 +85,7 @@ fn a_main_that_panics_later_is_in_the_report_and_the_other_lanes_go_on() {
     let report = runtime.stop();
     let [(0, 1, failed)] = report.failures()[..] else { panic!("{:?}", report.failures()) };
     assert!(failed.panicked && failed.words.contains("the second lane's"), "{failed}");
-    assert_eq!(report.lanes(0).iter().map(|l| l.panics).sum::<u64>(), 1);
+    assert_eq!(report.lanes(0).iter().map(|l| l.counts.panics).sum::<u64>(), 1);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn who_awaits_a_task_that_panicked_is_told() {
     said.recv_timeout(PATIENCE).unwrap();
     let report = runtime.stop();
     assert_eq!(dropped.load(Ordering::SeqCst), 2);
-    assert_eq!(report.lanes(0)[0].panics, 3);
+    assert_eq!(report.lanes(0)[0].counts.panics, 3);
     assert!(report.failures().is_empty());
 }
 
@@ -172,6 +172,6 @@ fn an_owner_that_panics_when_it_is_dropped_harms_no_connection() {
     assert_eq!(said.recv_timeout(PATIENCE).unwrap(), Ok(100_000));
     let report = runtime.stop();
     assert!(dropped.load(Ordering::SeqCst) >= GIFTS);
-    assert!(report.workers[0].panics >= GIFTS as u64, "{}", report.workers[0].panics);
-    assert_eq!(report.lanes(0).iter().map(|l| l.panics).sum::<u64>(), 0);
+    assert!(report.workers[0].pool.panics >= GIFTS as u64, "{}", report.workers[0].pool.panics);
+    assert_eq!(report.lanes(0).iter().map(|l| l.counts.panics).sum::<u64>(), 0);
 }

@@ -85,7 +85,7 @@ fn lanes_move_to_workers_without_a_queue() {
         }
         assert_perfect(&plan, &net.finish());
         let report = net.runtime.stop();
-        let moves = |host| report.lanes(host).iter().map(|l| l.moves).sum::<u64>();
+        let moves = |host| report.lanes(host).iter().map(|l| l.counts.moves).sum::<u64>();
         assert_eq!(moves(SERVER) + moves(CLIENT), MOVES as u64);
     }
 }

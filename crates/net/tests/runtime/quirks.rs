@@ -66,6 +66,21 @@ fn wrong_queue_is_misdirected_and_redirected_and_nothing_is_lost() {
     assert_eq!(handed, steering.redirected);
 }
 
+/// Frames that other workers have given back are free, also those that their home did not need yet.
+#[test]
+fn frames_that_came_home_are_free() {
+    let pair = PairConfig { quirks: Quirks::new(11).with(Quirk::WrongQueue, 50), ..PairConfig::default() };
+    let net = Plan { workers: 2, datagrams: 100, pair, window: 16, flows: 32, ..Plan::default() }.start();
+    let handle = net.runtime.handle();
+    net.finish();
+    crate::switched::eventually("some frames are neither free nor anywhere", || {
+        let report = handle.counters();
+        let away: u64 = report.workers.iter().map(|w| w.pool.frames - w.pool.frames_free).sum();
+        let came: u64 = report.workers.iter().map(|w| w.meeting.frames_came_home).sum();
+        came > 0 && away == 0
+    });
+}
+
 #[test]
 fn no_hash_is_computed() {
     let o = with(Quirk::NoHash);

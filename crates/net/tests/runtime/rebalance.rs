@@ -102,7 +102,7 @@ fn a_worker_without_lanes_sleeps_whole_until_there_is_load() {
     until(&handle, || workers(&handle, &all).iter().all(|worker| *worker == 0));
     let counted = || {
         let report = handle.counters();
-        (report.workers[1].turns, report.workers[1].time.asleep, report.workers[0].turns)
+        (report.workers[1].turns.all, report.workers[1].time.asleep, report.workers[0].turns.all)
     };
     let before = counted();
     let rounds = rebalancer.counts().rounds;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use flowlane::stats::{StepTimes, WorkerReport};
+use flowlane::stats::{Figures, StepTimes, WorkerReport};
 use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, UdpFields};
 
 use crate::traffic::{PATIENCE, Plan, assert_perfect};
@@ -24,15 +24,15 @@ fn the_shares_of_a_worker_are_its_time() {
     for worker in &report.workers {
         let time = &worker.time;
         assert!(time.total() <= passed, "{time:?} in {passed}");
-        let lanes: u64 = worker.lanes.iter().map(|lane| lane.busy_nanos).sum();
+        let lanes: u64 = worker.lanes.iter().map(|lane| lane.counts.busy_nanos).sum();
         assert!(lanes > 0 && working(time) >= lanes, "lanes {lanes}: {time:?}");
-        for (name, value) in StepTimes::NAMES.iter().zip(time.values()).take(3) {
+        for (name, value) in StepTimes::FIELDS.iter().zip(time.values()).take(3) {
             assert!(value > 0, "{name}: {time:?}");
         }
         assert!(time.transmit > 0, "{time:?}");
         let mut each = Vec::new();
         time.each(&mut |counter| each.push((counter.name.to_owned(), counter.value)));
-        let named = StepTimes::NAMES.iter().map(|name| format!("{name}-nanos")).zip(time.values());
+        let named = StepTimes::FIELDS.iter().map(|name| format!("{name}-nanos")).zip(time.values());
         assert!(named.eq(each), "every view has the same numbers");
     }
 }

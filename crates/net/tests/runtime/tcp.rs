@@ -280,10 +280,10 @@ fn a_thousand_moves_of_lanes_full_of_connections() {
     }
     println!("{streams} streams");
     let report = runtime.stop();
-    let moved: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.moves).sum();
+    let moved: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.counts.moves).sum();
     assert_eq!(moved, 1000);
     // A full ring between workers may drop frames, as a wire does; a lane on its way may not.
-    assert!(report.workers.iter().all(|w| w.move_overflow == 0));
+    assert!(report.workers.iter().all(|w| w.pool.move_overflow == 0));
     assert_eq!(tcp(&report, SERVER).connection_accepts, streams);
     assert_none_reset(&report);
 }
@@ -311,7 +311,7 @@ fn what_cannot_be_reached_says_so() {
     });
     finish(&runtime, &said, 0);
     let report = runtime.stop();
-    assert!(report.lanes(CLIENT).iter().all(|l| l.connections == 0));
+    assert!(report.lanes(CLIENT).iter().all(|l| l.counts.connections == 0));
 }
 
 /// Data waits in frames, and a worker without a free frame is deaf and dumb: connections that nobody reads may not take
@@ -383,12 +383,13 @@ fn a_stream_works_in_its_lane_only_and_closes_from_anywhere() {
     }
     // Both ends close: the server's echo sees the end of the stream.
     let begin = Instant::now();
-    let open = |host| -> usize { runtime.handle().report().lanes(host).iter().map(|l| l.connections).sum() };
+    let open =
+        |host| -> u64 { runtime.handle().report().lanes(host).iter().map(|l| l.counts.connections).sum() };
     while open(SERVER) + open(CLIENT) > 0 {
         assert!(begin.elapsed() < PATIENCE, "{:#?}", runtime.handle().report());
         // Each look waits for the workers to answer.
         std::thread::yield_now();
     }
     let report = runtime.stop();
-    assert_eq!(report.lanes(CLIENT).iter().map(|l| l.time_waits).sum::<usize>(), BUCKETS);
+    assert_eq!(report.lanes(CLIENT).iter().map(|l| l.counts.time_waits).sum::<u64>(), BUCKETS as u64);
 }

@@ -33,7 +33,7 @@ pub(crate) async fn one_echo(server: SocketAddr, payload: &[u8]) -> Result<(), S
 /// Waits for the hosts to have no connection left.
 pub(crate) fn wait_until_closed(handle: &Handle) {
     let begin = std::time::Instant::now();
-    let open = |host| -> usize { handle.report().lanes(host).iter().map(|l| l.connections).sum() };
+    let open = |host| -> u64 { handle.report().lanes(host).iter().map(|l| l.counts.connections).sum() };
     while open(SERVER) + open(CLIENT) > 0 {
         assert!(begin.elapsed() < PATIENCE, "{:#?}", handle.report());
         // Each look waits for the workers to answer.
@@ -136,7 +136,7 @@ fn what_cannot_be_reached_says_so() {
         );
         finish(&runtime, &said, 0);
         let report = runtime.stop();
-        assert!(report.lanes(CLIENT).iter().all(|l| l.connections == 0));
+        assert!(report.lanes(CLIENT).iter().all(|l| l.counts.connections == 0));
     }
 }
 
@@ -246,7 +246,7 @@ fn dropping_what_waits_ends_the_connection() {
         );
         finish(&runtime, &said, 0);
         wait_until_closed(&runtime.handle());
-        assert_eq!(runtime.stop().lanes(CLIENT).iter().map(|l| l.panics).sum::<u64>(), 0);
+        assert_eq!(runtime.stop().lanes(CLIENT).iter().map(|l| l.counts.panics).sum::<u64>(), 0);
     }
 }
 

@@ -57,7 +57,11 @@ fn a_request_costs_one_read_and_one_write() {
         }
         let worker = &report.workers[0];
         // Each message takes one wait for its sender and one for its receiver at most, and a few for the beginning and the end.
-        assert!(worker.sleeps <= 2 * messages + 200, "{} waits for {messages} messages", worker.sleeps);
+        assert!(
+            worker.turns.sleeps <= 2 * messages + 200,
+            "{} waits for {messages} messages",
+            worker.turns.sleeps
+        );
     }
 }
 
@@ -199,11 +203,11 @@ fn an_idle_worker_sleeps() {
         });
         builder.host(host);
         let runtime = builder.start().unwrap();
-        let first = runtime.handle().report().workers[0].turns;
+        let first = runtime.handle().report().workers[0].turns.all;
         for _ in 0..10 {
             let _ = runtime.handle().report();
         }
-        let turns = runtime.handle().report().workers[0].turns - first;
+        let turns = runtime.handle().report().workers[0].turns.all - first;
         // Each report is a message that wakes it.
         assert!(turns <= 40, "{turns} turns for 11 messages");
     }
@@ -372,7 +376,7 @@ fn a_connection_that_nobody_answers_times_out() {
     );
     finish(&runtime, &said, 0);
     let report = runtime.stop();
-    assert!(report.lanes(CLIENT).iter().all(|l| l.connections == 0), "given up is closed");
+    assert!(report.lanes(CLIENT).iter().all(|l| l.counts.connections == 0), "given up is closed");
 }
 
 /// A host on kernel sockets and one on a link of ours, on the same workers.
@@ -419,9 +423,7 @@ fn both_backends_share_workers() {
 #[test]
 fn a_connection_knows_where_it_arrives() {
     if !flowlane_sys::affinity::allowed_cpus().starts_with(&[0, 1]) {
-        return eprintln!(
-            "a_connection_knows_where_it_arrives: skipped, because it needs processors 0 and 1"
-        );
+        return flowlane_testnet::skipped("skipped, because it needs processors 0 and 1");
     }
     let server = Over::Kernel(LOOPBACK).server();
     let (say, said) = mpsc::channel();
@@ -593,7 +595,7 @@ fn workers_poll_before_they_sleep() {
         }
         Err(e) => {
             assert!(e.to_string().contains("Linux 6.9"), "{e}");
-            return eprintln!("workers_poll_before_they_sleep: skipped, because {e}");
+            return flowlane_testnet::skipped(format_args!("skipped, because {e}"));
         }
     }
     let error = start(Duration::from_secs(100_000)).map(|_| ()).unwrap_err().to_string();

@@ -31,7 +31,7 @@ impl Over {
         if std::net::TcpListener::bind("[::1]:0").is_ok() {
             all.push(Self::Kernel("::1".parse().unwrap()));
         } else {
-            eprintln!("skipped IPv6, because ::1 cannot be bound");
+            flowlane_testnet::skipped("skipped, because ::1 cannot be bound (its part by IPv6)");
         }
         all.extend(Self::ring());
         all
@@ -46,7 +46,7 @@ impl Over {
         match flowlane_sys::kernel::uring::probe() {
             Ok(_) => Some(Self::Ring([127, 0, 0, 1].into())),
             Err(e) => {
-                eprintln!("sockets by io_uring: skipped, because {e}");
+                flowlane_testnet::skipped(format_args!("skipped, because {e} (its part by io_uring)"));
                 None
             }
         }

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod datagrams;
+mod floods;
 mod kernel;
 mod kit;
 mod ring;

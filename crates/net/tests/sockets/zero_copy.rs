@@ -154,7 +154,7 @@ fn lossy(segmentation_offload: bool, one_in: u32) {
         lost += queue.get(Quirk::Drop);
     }
     assert!(lost > 0, "nothing was lost");
-    assert!(report.lanes(CLIENT).iter().map(|l| l.moves).sum::<u64>() > 0, "no lane moved");
+    assert!(report.lanes(CLIENT).iter().map(|l| l.counts.moves).sum::<u64>() > 0, "no lane moved");
 }
 
 #[test]

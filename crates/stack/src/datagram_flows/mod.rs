@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use hashbrown::HashTable;
 
 use self::list::{List, Place};
-use crate::tcp::{FlowEnd, FlowRecord, FlowTotals, State};
+use crate::tcp::{FlowEnd, FlowRecord, FlowTotals};
 use crate::time::Time;
 use crate::top::key::{Key, Weight};
 use crate::wire::IpProtocol;
@@ -40,7 +40,7 @@ const STEP: Duration = Duration::from_secs(1);
 
 /// How records are made.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct RecordOptions {
     /// Records that may wait.
     pub(crate) most: usize,
     /// The active timeout.
@@ -81,7 +81,7 @@ struct Watch {
     /// The one whose record, or beginning, is longest ago first.
     standing: List,
     waiting: VecDeque<FlowRecord>,
-    wish: Wish,
+    wish: RecordOptions,
     counts: Counts,
     /// There was no room for records: nothing is looked at before.
     not_before: Time,
@@ -105,7 +105,7 @@ struct Flow {
 
 impl DatagramFlows {
     /// Flows of no packet; `most` 0: none are kept.
-    pub(crate) fn new(wish: Wish) -> Self {
+    pub(crate) fn new(wish: RecordOptions) -> Self {
         if wish.most == 0 {
             return Self::default();
         }
@@ -332,20 +332,15 @@ impl Flow {
         };
         // It went on until now only if it goes on.
         let ended = if end == FlowEnd::ActiveTimeout { now } else { self.last };
+        let (local, remote) =
+            (SocketAddr::new(local.ip, local.port), SocketAddr::new(remote.ip, remote.port));
+        let began = core::mem::replace(&mut self.began, now);
         Some(FlowRecord {
-            protocol: IpProtocol::UDP,
-            local: SocketAddr::new(local.ip, local.port),
-            remote: SocketAddr::new(remote.ip, remote.port),
-            interface: None,
-            vlan: None,
             active: self.active,
             end,
-            state: State::Closed,
-            began: core::mem::replace(&mut self.began, now),
-            ended,
             sent: totals(sent),
             received: totals(received),
-            retransmitted: 0,
+            ..FlowRecord::new(IpProtocol::UDP, local, remote, began, ended)
         })
     }
 }

@@ -10,7 +10,7 @@ const OURS: u32 = 0x0a00_0001;
 const IDLE: Duration = Duration::from_secs(5);
 
 fn flows(most: usize, active: Option<Duration>) -> DatagramFlows {
-    DatagramFlows::new(Wish { most, active, idle: IDLE, seed: [0x1234_5678_9abc_def1, 77] })
+    DatagramFlows::new(RecordOptions { most, active, idle: IDLE, seed: [0x1234_5678_9abc_def1, 77] })
 }
 
 /// A datagram of the flow with this peer's port.

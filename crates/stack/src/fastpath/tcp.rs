@@ -192,7 +192,7 @@ mod tests {
         };
         carry(&mut lanes);
         carry(&mut lanes);
-        lanes[0].tcp_send(now, pool, id, &[7; 100]).unwrap();
+        lanes[0].with_tcp(now, pool, |tcp, cx| tcp.send(cx, id, &[7; 100])).unwrap();
         carry(&mut lanes);
         let counters = format!("{:?} {:?}", lanes[0].stats(), lanes[1].stats());
         (came, counters)

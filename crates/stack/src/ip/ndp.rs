@@ -136,14 +136,16 @@ impl Ip {
         }
     }
 
-    /// Asks who has `target`: its solicited-node group, or the one who had it.
+    /// Asks who has `target`: its solicited-node group, or the one who had it. He is asked by the group's address, too, in a frame to him
+    /// alone (RFC 6085): asked by his own he may leave his Ethernet address out (RFC 4861 section 7.2.4), as Linux does, and the lane that
+    /// gets the answer may not know it.
     pub(super) fn solicit(&mut self, cx: &mut Cx<'_>, link: u8, target: Ipv6Addr, at: Option<MacAddr>) {
         let interface = &self.interfaces[usize::from(link)];
         let Some(IpAddr::V6(src)) = interface.source_for(IpAddr::V6(target)) else { return };
         // With our Ethernet address also while `src` is being probed, which RFC 4429 section 3.2 forbids: Linux does not answer
         // who leaves it out (RFC 4861 section 4.3), and every outgoing packet would wait for the end of the probes.
         let options = NdpOptions { source: Some(interface.config.mac), ..NdpOptions::default() };
-        let dst = if at.is_some() { target } else { solicited_node(target) };
+        let dst = solicited_node(target);
         self.stats.arp.requests_sent += 1;
         let message = NdpMessage::NeighborSolicitation { target, options };
         self.send_ndp(cx, src, IpAddr::V6(dst), &message, Some((link, at)));

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use flowlane_sys::frame::Frame;
 
-use crate::datagram_flows::{DatagramFlows, Wish};
+use crate::datagram_flows::{DatagramFlows, RecordOptions};
 use crate::lane::{Class, Lane};
 use crate::tcp::FlowRecord;
 use crate::time::Time;
@@ -32,7 +32,7 @@ impl Lane {
     ) {
         self.tcp.watch_flows(now, most, active_timeout);
         let seed = [self.rng.next_u64(), self.rng.next_u64()];
-        let wish = Wish { most, active: active_timeout, idle: idle_timeout, seed };
+        let wish = RecordOptions { most, active: active_timeout, idle: idle_timeout, seed };
         self.datagram_flows = DatagramFlows::new(wish);
         self.looks_at_frames();
     }
@@ -61,13 +61,14 @@ impl Lane {
         self.counts_frames = self.top.is_on() || self.datagram_flows.is_on();
     }
 
-    /// With the interface by which packets to the peer leave.
+    /// With its lane, and the interface by which packets to the peer leave.
     fn placed(&self, record: FlowRecord) -> FlowRecord {
         let hop = self.ip.hop(record.remote.ip());
         let interface = hop.and_then(|hop| self.ip.interfaces.get(usize::from(hop.interface)));
         FlowRecord {
             interface: interface.and(hop).map(|hop| hop.interface),
             vlan: interface.and_then(|interface| interface.config.vlan),
+            bucket: self.bucket().0,
             ..record
         }
     }

@@ -1,24 +1,21 @@
-//! The lane's interface to TCP: listeners and connections by handle.
+//! The lane's TCP: what is done with listeners and connections is a method of [`Tcp`], which the lane lends. To listen and to connect
+//! the lane is asked itself, since that takes its addresses, routes and home ports.
 //!
 //! A handle works in the lane that returned it, and is invalid once its connection or listener has been closed. Segments that an operation
 //! sends are built when [`Lane::poll_output`] is called.
 
 use core::cell::Cell;
 use core::net::{IpAddr, SocketAddr};
-use std::net::Shutdown;
-use std::task::Waker;
 
 use flowlane_rss::{Bucket, HashType, Protocol};
-use flowlane_sys::block::OwnedBytes;
 use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
 use crate::packet::{Cx, Room};
 use crate::tcp::{
-    Accepted, ConnId, ConnectError, ConnectOptions, Failure, FastOpen, FastOpenListen, FirstData, Interest,
-    ListenError, ListenOptions, ListenerId, Prefetched, Readiness, RecvError, Scarcity, SendError,
-    SocketOptions, StaleError, SynAnswer, Tcp, TcpConfig, TcpInfo, TcpSnapshot,
+    ConnId, ConnectError, ConnectOptions, FastOpen, FirstData, ListenError, ListenOptions, ListenerId,
+    Prefetched, Scarcity, SocketOptions, Tcp,
 };
 use crate::time::Time;
 use crate::udp::FIRST_HOME_PORT;
@@ -76,14 +73,7 @@ impl Lane {
         None
     }
 
-    /// Whether the lane has so many connections that prefetching for a burst is worthwhile.
-    #[inline]
-    #[must_use]
-    pub fn tcp_is_crowded(&self) -> bool {
-        self.tcp.is_crowded()
-    }
-
-    /// Asks for the memory that leads to a frame's connection; to be followed by [`Lane::tcp_prefetch_connection`] once all
+    /// Asks for the memory that leads to a frame's connection; to be followed by [`Tcp::prefetch_connection`] once all
     /// frames of a burst were seen. The frame's data starts at the Ethernet header. Changes nothing.
     #[inline]
     #[must_use]
@@ -94,14 +84,23 @@ impl Lane {
         Some(self.tcp.prefetch(SocketAddr::new(addresses.dst(), dst), SocketAddr::new(addresses.src(), src)))
     }
 
-    /// Asks for the connection's own memory.
+    /// The lane's TCP, for what only looks. Handles are valid in the lane that gave them.
     #[inline]
-    pub fn tcp_prefetch_connection(&self, expected: Prefetched) {
-        self.tcp.prefetch_connection(expected);
+    #[must_use]
+    pub fn tcp(&self) -> &Tcp {
+        &self.tcp
     }
 
+    /// The lane's TCP, for what sends nothing. To listen and to connect, ask the lane: it knows addresses, routes and home ports.
     #[inline]
-    fn with_tcp<R>(&mut self, now: Time, frames: &Pool, f: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
+    #[must_use]
+    pub fn tcp_mut(&mut self) -> &mut Tcp {
+        &mut self.tcp
+    }
+
+    /// The lane's TCP with what the lane lends it, for what may send.
+    #[inline]
+    pub fn with_tcp<R>(&mut self, now: Time, frames: &Pool, f: impl FnOnce(&mut Tcp, &mut Cx<'_>) -> R) -> R {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         f(&mut self.tcp, &mut cx)
     }
@@ -123,38 +122,6 @@ impl Lane {
         self.tcp.listen(local, port, options)
     }
 
-    /// Stops listening; connections that were not accepted are reset.
-    ///
-    /// # Errors
-    /// If there is no such listener.
-    pub fn tcp_close_listener(&mut self, now: Time, frames: &Pool, id: ListenerId) -> Result<(), StaleError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.close_listener(cx, id))
-    }
-
-    /// Changes the options of the connections that a listener makes from now on.
-    ///
-    /// # Errors
-    /// If there is no such listener.
-    pub fn tcp_set_listen_options(
-        &mut self,
-        id: ListenerId,
-        socket: SocketOptions,
-    ) -> Result<(), StaleError> {
-        self.tcp.set_listen_options(id, socket)
-    }
-
-    /// Changes whether and how a listener takes data in SYNs.
-    ///
-    /// # Errors
-    /// If there is no such listener.
-    pub fn tcp_set_listen_fast_open(
-        &mut self,
-        id: ListenerId,
-        fast_open: Option<FastOpenListen>,
-    ) -> Result<(), StaleError> {
-        self.tcp.set_listen_fast_open(id, fast_open)
-    }
-
     /// Whether an attempt to connect to this peer could carry data now; from an address that is chosen as for
     /// [`Connect::local_ip`].
     #[must_use]
@@ -163,44 +130,7 @@ impl Lane {
         local.is_some_and(|local| self.tcp.fast_open_ready(now, local, peer, how))
     }
 
-    /// Forgets cookies and all else that is known of peers for Fast Open.
-    pub fn tcp_forget_fast_open_peers(&mut self) {
-        self.tcp.forget_fast_open_peers();
-    }
-
-    /// The next connection of a listener.
-    ///
-    /// # Errors
-    /// If there is no such listener.
-    pub fn tcp_accept(&mut self, id: ListenerId) -> Result<Option<Accepted>, StaleError> {
-        self.tcp.accept(id)
-    }
-
-    /// Wakes `waker` when a connection waits to be accepted. A later one replaces it.
-    ///
-    /// # Errors
-    /// If there is no such listener.
-    pub fn tcp_wake_on_accept(&mut self, id: ListenerId, waker: &Waker) -> Result<(), StaleError> {
-        self.tcp.register_accept(id, waker)
-    }
-
-    /// The address, `None` for all of ours, and the port of a listener.
-    ///
-    /// # Errors
-    /// If there is no such listener.
-    pub fn tcp_listens_on(&self, id: ListenerId) -> Result<(Option<IpAddr>, u16), StaleError> {
-        self.tcp.listens_on(id)
-    }
-
-    /// How many connections wait to be accepted, and how many handshakes are under way.
-    ///
-    /// # Errors
-    /// If there is no such listener.
-    pub fn tcp_backlog(&self, id: ListenerId) -> Result<(usize, usize), StaleError> {
-        self.tcp.backlog(id)
-    }
-
-    /// Starts to open a connection; [`Interest::Write`] is ready when it is established.
+    /// Starts to open a connection; [`Interest::Write`](crate::tcp::Interest::Write) is ready when it is established.
     ///
     /// # Errors
     /// See [`ConnectError`]; [`ConnectError::OtherLane`] if replies to the given port, or to all available ports, arrive in another lane.
@@ -225,7 +155,7 @@ impl Lane {
         connect: Connect,
         data: FirstData<'_>,
     ) -> Result<(ConnId, usize), ConnectError> {
-        let remote = connect.remote;
+        let remote = connect.remote.without_zone();
         let mtu = self.ip.first_mtu_to(&self.paths, remote.ip).ok_or(ConnectError::NoRoute)?;
         let ip = match connect.local_ip {
             Some(ip) if !self.ip.is_local(ip) => return Err(ConnectError::NotOurAddress),
@@ -249,11 +179,6 @@ impl Lane {
         })
     }
 
-    /// From now on this lane has half-open clients: see [`SynAnswer`].
-    pub fn tcp_half_open(&mut self, quiet: bool) {
-        self.tcp.half_open(quiet);
-    }
-
     /// Sends a SYN without a connection; `false` if there is no room now, or no route.
     pub fn tcp_send_syn(
         &mut self,
@@ -270,16 +195,6 @@ impl Lane {
         let headers = if remote.ip.is_ipv4() { 40 } else { 60 };
         let mss = mtu.saturating_sub(headers);
         self.with_tcp(now, frames, |tcp, cx| tcp.send_syn(cx, local.into(), remote.into(), seq, mss))
-    }
-
-    /// Appends the answers to such SYNs to `into`; returns the number of answers lost because they were not taken in time.
-    pub fn tcp_syn_answers(&mut self, into: &mut Vec<SynAnswer>) -> u64 {
-        self.tcp.syn_answers(into)
-    }
-
-    /// Wakes `waker` when an answer arrives. A later waker replaces it.
-    pub fn tcp_wake_on_syn_answer(&mut self, waker: &Waker) {
-        self.tcp.wake_on_syn_answer(waker);
     }
 
     /// A free local port for a connection from `local` to `remote` whose replies come to this lane.
@@ -330,258 +245,5 @@ impl Lane {
     #[must_use]
     pub fn tcp_hash(&self, local: Endpoint, remote: Endpoint) -> (u32, HashType) {
         self.rss().transmit_hash(&flow(IpProtocol::TCP, local, remote))
-    }
-
-    /// Queues bytes to be sent; how many were taken.
-    ///
-    /// # Errors
-    /// [`SendError::WouldBlock`] if none could be taken now.
-    #[inline]
-    pub fn tcp_send(
-        &mut self,
-        now: Time,
-        frames: &Pool,
-        id: ConnId,
-        bytes: &[u8],
-    ) -> Result<usize, SendError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.send(cx, id, bytes))
-    }
-
-    /// As [`Lane::tcp_send`], without copying: segments refer to the bytes in place. Accepted bytes are removed from `bytes`.
-    ///
-    /// # Errors
-    /// As for [`Lane::tcp_send`].
-    pub fn tcp_send_owned(
-        &mut self,
-        now: Time,
-        frames: &Pool,
-        id: ConnId,
-        bytes: &mut OwnedBytes,
-    ) -> Result<usize, SendError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.send_owned(cx, id, bytes))
-    }
-
-    /// As [`Lane::tcp_send`]; a last small segment waits for what follows (`MSG_MORE`).
-    ///
-    /// # Errors
-    /// As for [`Lane::tcp_send`].
-    pub fn tcp_send_more(
-        &mut self,
-        now: Time,
-        frames: &Pool,
-        id: ConnId,
-        bytes: &[u8],
-    ) -> Result<usize, SendError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.send_with(cx, id, bytes, true))
-    }
-
-    /// Ends a record (`MSG_EOR`): bytes written after this share no segment with bytes written before. At most 4096 ends are kept for a
-    /// connection.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_end_record(&mut self, id: ConnId) -> Result<(), StaleError> {
-        self.tcp.end_record(id)
-    }
-
-    /// Reads bytes; 0 at the end of the stream.
-    ///
-    /// # Errors
-    /// [`RecvError::WouldBlock`] if there are none now.
-    #[inline]
-    pub fn tcp_recv(
-        &mut self,
-        now: Time,
-        frames: &Pool,
-        id: ConnId,
-        into: &mut [u8],
-    ) -> Result<usize, RecvError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.recv(cx, id, into))
-    }
-
-    /// As [`Lane::tcp_recv`], but the bytes stay.
-    ///
-    /// # Errors
-    /// As for [`Lane::tcp_recv`].
-    pub fn tcp_peek(&mut self, id: ConnId, into: &mut [u8]) -> Result<usize, RecvError> {
-        self.tcp.peek(id, into)
-    }
-
-    /// Takes the next payload in the frame in which it was received; `None` at the end of the stream.
-    ///
-    /// # Errors
-    /// As for [`Lane::tcp_recv`].
-    pub fn tcp_recv_frame(
-        &mut self,
-        now: Time,
-        frames: &Pool,
-        id: ConnId,
-    ) -> Result<Option<Frame>, RecvError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.recv_frame(cx, id))
-    }
-
-    /// Number of bytes to read before the urgent mark; see [`Tcp::urgent_mark`].
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_urgent_mark(&self, id: ConnId) -> Result<Option<u32>, StaleError> {
-        self.tcp.urgent_mark(id)
-    }
-
-    /// Readiness of a connection now.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_readiness(&self, id: ConnId) -> Result<Readiness, StaleError> {
-        self.tcp.readiness(id)
-    }
-
-    /// Wakes `waker` once when the connection may be ready; immediately if it is.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    #[inline]
-    pub fn tcp_wake_on(&mut self, id: ConnId, interest: Interest, waker: &Waker) -> Result<(), StaleError> {
-        self.tcp.register(id, interest, waker)
-    }
-
-    /// Ends one direction or both, keeping the handle.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_shutdown(
-        &mut self,
-        now: Time,
-        frames: &Pool,
-        id: ConnId,
-        how: Shutdown,
-    ) -> Result<(), StaleError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.shutdown(cx, id, how))
-    }
-
-    /// Gives the handle up: what was written is still sent, then the end of the stream, as `linger` says.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_close(&mut self, now: Time, frames: &Pool, id: ConnId) -> Result<(), StaleError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.close(cx, id))
-    }
-
-    /// Gives the handle up and resets the connection.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_abort(&mut self, now: Time, frames: &Pool, id: ConnId) -> Result<(), StaleError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.abort(cx, id))
-    }
-
-    /// Takes no new connections from now on, and ends all there are: by FIN behind what was written, or by RST if `at_once`.
-    /// Applications keep their handles.
-    pub fn tcp_end_all(&mut self, now: Time, frames: &Pool, at_once: bool) {
-        self.with_tcp(now, frames, |tcp, cx| tcp.end_all(cx, at_once));
-    }
-
-    /// Number of connections that have not ended.
-    #[must_use]
-    pub fn tcp_unfinished(&self) -> usize {
-        self.tcp.unfinished()
-    }
-
-    /// A connection's options.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_options(&self, id: ConnId) -> Result<SocketOptions, StaleError> {
-        self.tcp.options(id)
-    }
-
-    /// Sends acknowledgements at once (`on`), or delays them so that they can go with data.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_quick_ack(&mut self, id: ConnId, on: bool) -> Result<(), StaleError> {
-        self.tcp.quick_ack(id, on)
-    }
-
-    /// Changes a connection's options.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_set_options(
-        &mut self,
-        now: Time,
-        frames: &Pool,
-        id: ConnId,
-        options: &SocketOptions,
-    ) -> Result<(), StaleError> {
-        self.with_tcp(now, frames, |tcp, cx| tcp.set_options(cx, id, options))
-    }
-
-    /// A look at a connection.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_info(&self, id: ConnId) -> Result<TcpInfo, StaleError> {
-        self.tcp.info(id)
-    }
-
-    /// Our end of a connection, and the peer's.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    #[inline]
-    pub fn tcp_ends(&self, id: ConnId) -> Result<(SocketAddr, SocketAddr), StaleError> {
-        self.tcp.ends(id)
-    }
-
-    /// How a connection failed, if it did; returned once.
-    ///
-    /// # Errors
-    /// If there is no such connection.
-    pub fn tcp_take_failure(&mut self, id: ConnId) -> Result<Option<Failure>, StaleError> {
-        self.tcp.take_failure(id)
-    }
-
-    /// Every connection of the lane, those being closed included; for showing.
-    pub fn tcp_connections(&self) -> impl Iterator<Item = (ConnId, TcpInfo)> + '_ {
-        self.tcp.list()
-    }
-
-    /// Changes the configuration of the lane's TCP. Connections keep negotiated values; timeouts, limits and the offers of new connections
-    /// follow.
-    pub fn tcp_configure(&mut self, config: TcpConfig) {
-        self.tcp.configure(config);
-    }
-
-    /// A look at listeners and connections: no more than `scan` of them are looked at, and at most `rows` shown.
-    #[must_use]
-    pub fn tcp_snapshot(&self, rows: usize, scan: usize) -> TcpSnapshot {
-        self.tcp.snapshot(rows, scan)
-    }
-
-    /// How many places connections take in the lists of those that wait for a link without room.
-    #[must_use]
-    pub fn tcp_waiting_for_links(&self) -> usize {
-        self.tcp.waiting_for_links()
-    }
-
-    /// Whether memory is short, so that no connection gets more than a fair share, given that it `was` so before: a shortage ends when a
-    /// quarter of what was held at its beginning is free again.
-    #[inline]
-    #[must_use]
-    pub fn tcp_is_short_of_memory(&self, was: bool) -> bool {
-        self.tcp.is_in_shortage(was)
-    }
-
-    /// Memory that TCP's buffers, connections and records hold, and the bound for it; bytes.
-    #[must_use]
-    pub fn tcp_memory(&self) -> (usize, usize) {
-        self.tcp.memory_and_bound()
-    }
-
-    /// How many connections the lane has, and how many four-tuples wait in TIME-WAIT.
-    #[must_use]
-    pub fn tcp_counts(&self) -> (usize, usize) {
-        (self.tcp.connections(), self.tcp.time_waits())
     }
 }

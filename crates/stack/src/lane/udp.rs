@@ -34,7 +34,9 @@ impl Lane {
     ///
     /// # Errors
     /// See [`BindError`].
-    pub fn udp_bind(&mut self, bind: Bind) -> Result<UdpHandle, BindError> {
+    pub fn udp_bind(&mut self, mut bind: Bind) -> Result<UdpHandle, BindError> {
+        // Peers are found by what packets have.
+        bind.remote = bind.remote.map(Endpoint::without_zone);
         if let Some(ip) = bind.local_ip {
             let group = match ip {
                 std::net::IpAddr::V4(a) => a.is_multicast() || a.is_broadcast(),

@@ -1,6 +1,6 @@
 //! Drop reasons: every way to drop a packet in the stack has a name here.
 
-use super::{Counter, Counters};
+use super::{Figure, Figures, Kind};
 use crate::wire::Malformed;
 
 macro_rules! reasons {
@@ -194,22 +194,19 @@ impl Drops {
     }
 }
 
-impl Counters for Drops {
-    fn each(&self, f: &mut dyn FnMut(Counter)) {
+impl Figures for Drops {
+    fn each(&self, f: &mut dyn FnMut(Figure)) {
         for (reason, &value) in DropReason::ALL.iter().zip(&self.reasons) {
-            f(Counter::count(reason.name(), reason.text(), value));
+            f(Figure::count(reason.name(), reason.text(), value));
         }
         for (reason, &value) in Malformed::ALL.iter().zip(&self.malformed) {
-            f(Counter::count(reason.name(), reason.name(), value));
+            f(Figure::count(reason.name(), reason.name(), value));
         }
     }
 
-    fn add(&mut self, other: &Self) {
-        for (a, b) in self.reasons.iter_mut().zip(&other.reasons) {
-            *a += b;
-        }
-        for (a, b) in self.malformed.iter_mut().zip(&other.malformed) {
-            *a += b;
-        }
+    fn each_with(&mut self, other: &Self, f: &mut dyn FnMut(Kind, &mut u64, u64)) {
+        let others = other.reasons.iter().chain(&other.malformed);
+        let mine = self.reasons.iter_mut().chain(&mut self.malformed);
+        mine.zip(others).for_each(|(value, other)| f(Kind::Count, value, *other));
     }
 }

@@ -1,76 +1,7 @@
 //! Counters: plain integers, one set a lane, named after `netstat -s -p tcp`.
 
-use crate::stats::{Counter, Counters};
-
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Counters of a lane's TCP since it was made.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct TcpStats {
-            $($(#[doc = $doc])+ pub $name: u64,)+
-            /// Segments dropped, by reason.
-            pub drops: [u64; DropReason::COUNT],
-        }
-
-        impl TcpStats {
-            /// Names and values of all counters but the drops.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-                [$((stringify!($name), self.$name),)+].into_iter()
-            }
-        }
-
-        impl Counters for TcpStats {
-            fn each(&self, f: &mut dyn FnMut(Counter)) {
-                $({
-                    const BYTES: [u8; stringify!($name).len()] = hyphens(stringify!($name));
-                    const TEXT: [u8; concat!($($doc)+).len()] = lower(concat!($($doc)+));
-                    let text = ascii(&TEXT).trim().trim_end_matches('.');
-                    f(Counter::count(ascii(&BYTES), text, self.$name));
-                })+
-                for (reason, value) in DropReason::ALL.iter().zip(self.drops) {
-                    f(Counter::count(reason.counter(), reason.counter(), value));
-                }
-            }
-
-            fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)+
-                for (a, b) in self.drops.iter_mut().zip(other.drops) {
-                    *a += b;
-                }
-            }
-        }
-    };
-}
-
-/// A field's name as statistics show it.
-const fn hyphens<const N: usize>(name: &str) -> [u8; N] {
-    let (name, mut out) = (name.as_bytes(), [0; N]);
-    let mut i = 0;
-    while i < N {
-        out[i] = if name[i] == b'_' { b'-' } else { name[i] };
-        i += 1;
-    }
-    out
-}
-
-const fn ascii(bytes: &[u8]) -> &str {
-    match core::str::from_utf8(bytes) {
-        Ok(name) => name,
-        Err(_) => "",
-    }
-}
-
-/// A counter's description as the end of "17 ...": its first word small, unless it is an abbreviation.
-const fn lower<const N: usize>(doc: &str) -> [u8; N] {
-    let (doc, mut out) = (doc.as_bytes(), [0; N]);
-    let mut i = 0;
-    while i < N {
-        let first = i <= 1 && i + 1 < N && doc[i + 1].is_ascii_lowercase();
-        out[i] = if first { doc[i].to_ascii_lowercase() } else { doc[i] };
-        i += 1;
-    }
-    out
-}
+use flowlane_sys::figures;
+use flowlane_sys::figures::{Figure, Figures, Kind, ascii, hyphens};
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
@@ -109,219 +40,135 @@ macro_rules! reasons {
     };
 }
 
-counters! {
-    /// Segments sent.
-    packets_sent,
-    /// Segments sent with data for the first time.
-    data_packets_sent,
-    /// Bytes of them.
-    data_bytes_sent,
-    /// Segments sent again.
-    packets_retransmitted,
-    /// Bytes sent again.
-    bytes_retransmitted,
-    /// Segments reported by D-SACK to have been sent again for nothing.
-    unnecessary_retransmits,
-    /// Segments sent again because the path's MTU turned out smaller.
-    mtu_resends,
-    /// Segments that only acknowledge.
-    ack_only_sent,
-    /// Of those, acknowledgements that had been delayed.
-    delayed_acks_sent,
-    /// Probes of a closed window.
-    window_probes_sent,
-    /// Acknowledgements that open the window.
-    window_updates_sent,
-    /// SYN, FIN and RST segments.
-    control_sent,
-    /// Segments received.
-    packets_received,
-    /// Segments merged into others before they came here.
-    merged_received,
-    /// Segments joined to the one before them in their burst.
-    coalesced_received,
-    /// Acknowledgements of something new.
-    acks_received,
-    /// Bytes they acknowledged.
-    bytes_acked,
-    /// Duplicate acknowledgements.
-    duplicate_acks,
-    /// Acknowledgements of what was never sent.
-    acks_for_unsent,
-    /// Segments received in sequence.
-    in_sequence_packets,
-    /// Bytes received in sequence.
-    in_sequence_bytes,
-    /// Segments wholly received before.
-    duplicate_packets,
-    /// Bytes of them.
-    duplicate_bytes,
-    /// Segments partly received before.
-    partly_duplicate_packets,
-    /// Bytes received before in them.
-    partly_duplicate_bytes,
-    /// Segments out of order.
-    out_of_order_packets,
-    /// Bytes of them.
-    out_of_order_bytes,
-    /// Segments with data beyond the window.
-    after_window_packets,
-    /// Bytes beyond the window.
-    after_window_bytes,
-    /// Window probes received.
-    window_probes_received,
-    /// Window updates received.
-    window_updates_received,
-    /// Segments received after the application was gone.
-    after_close_packets,
-    /// Connection attempts by us.
-    connection_requests,
-    /// Connections accepted.
-    connection_accepts,
-    /// Local ports that were looked at for connections.
-    ports_tried,
-    /// Attempts that failed in the handshake.
-    bad_attempts,
-    /// Handshakes that found the accept queue full.
-    listen_overflows,
-    /// Connections established, both ways.
-    established,
-    /// Connections closed or dropped.
-    closed,
-    /// Connections dropped in the handshake by us.
-    embryonic_dropped,
-    /// Connections used before the handshake was over (Fast Open).
-    fast_open_passive,
-    /// SYNs with a Fast Open cookie that is not ours.
-    fast_open_passive_refused,
-    /// Resets by peers before such a handshake was over.
-    fast_open_passive_resets,
-    /// Requests for a Fast Open cookie.
-    fast_open_cookies_asked,
-    /// Cookies made with the former key.
-    fast_open_former_keys,
-    /// SYNs that found a listener's limit of Fast Open reached.
-    fast_open_overflows,
-    /// Connections by us whose data in the SYN arrived.
-    fast_open_active,
-    /// Connections by us whose data in the SYN had to be sent again.
-    fast_open_active_refused,
-    /// Fast Open cookies received.
-    fast_open_cookies_received,
-    /// Connections by us without Fast Open: SYNs with it were lost.
-    fast_open_paused,
-    /// Resets received that ended a connection.
-    resets_received,
-    /// Resets sent.
-    resets_sent,
-    /// Resets to strangers not sent because of the rate limit.
-    resets_limited,
-    /// Round-trip measurements.
-    rtt_samples,
-    /// Retransmission timeouts.
-    retransmit_timeouts,
-    /// Connections given up for them.
-    retransmit_drops,
-    /// Persist timeouts.
-    persist_timeouts,
-    /// Connections given up in them.
-    persist_drops,
-    /// Connections closed by time in FIN-WAIT-2.
-    fin_wait_2_drops,
-    /// Keep-alive timeouts.
-    keepalive_timeouts,
-    /// Keep-alive probes sent.
-    keepalive_probes_sent,
-    /// Connections dropped by keep-alive.
-    keepalive_drops,
-    /// Writes that had to wait for memory of the lane.
-    memory_waits,
-    /// Windows closed for want of memory for what they promised.
-    windows_closed,
-    /// Bytes received out of order and dropped again for want of memory.
-    pruned_bytes,
-    /// Connections closed by us and reset for want of memory.
-    orphan_drops,
-    /// SYNs remembered.
-    syncache_added,
-    /// SYN-ACKs sent again.
-    syncache_retransmitted,
-    /// SYNs of a known handshake.
-    syncache_dupsyn,
-    /// Handshakes completed.
-    syncache_completed,
-    /// Handshakes ended by a reset.
-    syncache_reset,
-    /// Handshakes ended by time.
-    syncache_stale,
-    /// SYN cookies sent.
-    cookies_sent,
-    /// Connections made from cookies.
-    cookies_received,
-    /// Acknowledgements that looked like a cookie but were none.
-    cookies_bad,
-    /// Loss recoveries begun by selective or duplicate ACKs.
-    sack_recovery_episodes,
-    /// Segments sent again in them.
-    sack_rexmits,
-    /// Bytes sent again in them.
-    sack_rexmit_bytes,
-    /// SACK options received.
-    sack_options_received,
-    /// SACK options sent.
-    sack_options_sent,
-    /// Times a peer took back what it had selectively acknowledged.
-    sack_reneges,
-    /// D-SACK blocks received.
-    dsacks_received,
-    /// D-SACK blocks sent.
-    dsacks_sent,
-    /// Tail loss probes sent.
-    tail_loss_probes,
-    /// Losses repaired by them.
-    tail_loss_recoveries,
-    /// Segments received with Congestion Experienced.
-    ecn_ce,
-    /// Segments received with ECT(0).
-    ecn_ect0,
-    /// Segments received with ECT(1).
-    ecn_ect1,
-    /// Connections that agreed on ECN.
-    ecn_handshakes,
-    /// Times ECN reduced a congestion window.
-    ecn_reductions,
-    /// Challenge ACKs sent.
-    challenge_acks_sent,
-    /// Challenge ACKs not sent because of the limit.
-    challenge_acks_limited,
-    /// ICMP errors about a connection of ours, inside its window.
-    icmp_accepted,
-    /// ICMP errors about nothing we sent.
-    icmp_ignored,
-    /// Path MTU lowered by ICMP.
-    pmtu_lowered,
-    /// Flows that ended while flows were watched.
-    flow_records,
-    /// Records of flows that went on, by the active timeout.
-    flow_records_active,
-    /// Records lost because the ring was full.
-    flow_records_lost,
-    /// Paths suspected of swallowing big packets.
-    black_hole_activations,
-    /// Segment sizes raised again, in case the path is wider now.
-    mss_raises,
-    /// Connections that went into TIME-WAIT.
-    time_wait_entered,
-    /// TIME-WAIT records reused for a new connection (RFC 6191).
-    time_wait_reused,
-    /// TIME-WAIT records ended by a peer whose SYN was refused.
-    time_wait_reset,
-    /// TIME-WAIT records dropped because there were too many.
-    time_wait_overflow,
-    /// Times a segment could not be sent for want of a frame.
-    no_frame,
-    /// Slow starts left early by delay.
-    hystart_exits,
+figures! {
+    /// Counters of a lane's TCP since it was made.
+    pub struct TcpStats {
+        packets_sent: count "segments sent";
+        data_packets_sent: count "segments sent with data for the first time";
+        data_bytes_sent: count "bytes of them";
+        packets_retransmitted: count "segments sent again";
+        bytes_retransmitted: count "bytes sent again";
+        unnecessary_retransmits: count "segments reported by D-SACK to have been sent again for nothing";
+        mtu_resends: count "segments sent again because the path's MTU turned out smaller";
+        ack_only_sent: count "segments that only acknowledge";
+        delayed_acks_sent: count "of those, acknowledgements that had been delayed";
+        window_probes_sent: count "probes of a closed window";
+        window_updates_sent: count "acknowledgements that open the window";
+        control_sent: count "SYN, FIN and RST segments";
+        packets_received: count "segments received";
+        merged_received: count "segments merged into others before they came here";
+        coalesced_received: count "segments joined to the one before them in their burst";
+        acks_received: count "acknowledgements of something new";
+        bytes_acked: count "bytes they acknowledged";
+        duplicate_acks: count "duplicate acknowledgements";
+        acks_for_unsent: count "acknowledgements of what was never sent";
+        in_sequence_packets: count "segments received in sequence";
+        in_sequence_bytes: count "bytes received in sequence";
+        duplicate_packets: count "segments wholly received before";
+        duplicate_bytes: count "bytes of them";
+        partly_duplicate_packets: count "segments partly received before";
+        partly_duplicate_bytes: count "bytes received before in them";
+        out_of_order_packets: count "segments out of order";
+        out_of_order_bytes: count "bytes of them";
+        after_window_packets: count "segments with data beyond the window";
+        after_window_bytes: count "bytes beyond the window";
+        window_probes_received: count "window probes received";
+        window_updates_received: count "window updates received";
+        after_close_packets: count "segments received after the application was gone";
+        connection_requests: count "connection attempts by us";
+        connection_accepts: count "connections accepted";
+        ports_tried: count "local ports that were looked at for connections";
+        bad_attempts: count "attempts that failed in the handshake";
+        listen_overflows: count "handshakes that found the accept queue full";
+        established: count "connections established, both ways";
+        closed: count "connections closed or dropped";
+        embryonic_dropped: count "connections dropped in the handshake by us";
+        fast_open_passive: count "connections used before the handshake was over (Fast Open)";
+        fast_open_passive_refused: count "SYNs with a Fast Open cookie that is not ours";
+        fast_open_passive_resets: count "resets by peers before such a handshake was over";
+        fast_open_cookies_asked: count "requests for a Fast Open cookie";
+        fast_open_former_keys: count "cookies made with the former key";
+        fast_open_overflows: count "SYNs that found a listener's limit of Fast Open reached";
+        fast_open_active: count "connections by us whose data in the SYN arrived";
+        fast_open_active_refused: count "connections by us whose data in the SYN had to be sent again";
+        fast_open_cookies_received: count "fast Open cookies received";
+        fast_open_paused: count "connections by us without Fast Open: SYNs with it were lost";
+        resets_received: count "resets received that ended a connection";
+        resets_sent: count "resets sent";
+        resets_limited: count "resets to strangers not sent because of the rate limit";
+        rtt_samples: count "round-trip measurements";
+        retransmit_timeouts: count "retransmission timeouts";
+        retransmit_drops: count "connections given up for them";
+        persist_timeouts: count "persist timeouts";
+        persist_drops: count "connections given up in them";
+        fin_wait_2_drops: count "connections closed by time in FIN-WAIT-2";
+        keepalive_timeouts: count "keep-alive timeouts";
+        keepalive_probes_sent: count "keep-alive probes sent";
+        keepalive_drops: count "connections dropped by keep-alive";
+        memory_waits: count "writes that had to wait for memory of the lane";
+        windows_closed: count "windows closed for want of memory for what they promised";
+        pruned_bytes: count "bytes received out of order and dropped again for want of memory";
+        orphan_drops: count "connections closed by us and reset for want of memory";
+        syncache_added: count "SYNs remembered";
+        syncache_retransmitted: count "SYN-ACKs sent again";
+        syncache_dupsyn: count "SYNs of a known handshake";
+        syncache_completed: count "handshakes completed";
+        syncache_reset: count "handshakes ended by a reset";
+        syncache_stale: count "handshakes ended by time";
+        cookies_sent: count "SYN cookies sent";
+        cookies_received: count "connections made from cookies";
+        cookies_bad: count "acknowledgements that looked like a cookie but were none";
+        sack_recovery_episodes: count "loss recoveries begun by selective or duplicate ACKs";
+        sack_rexmits: count "segments sent again in them";
+        sack_rexmit_bytes: count "bytes sent again in them";
+        sack_options_received: count "SACK options received";
+        sack_options_sent: count "SACK options sent";
+        sack_reneges: count "times a peer took back what it had selectively acknowledged";
+        dsacks_received: count "D-SACK blocks received";
+        dsacks_sent: count "D-SACK blocks sent";
+        tail_loss_probes: count "tail loss probes sent";
+        tail_loss_recoveries: count "losses repaired by them";
+        ecn_ce: count "segments received with Congestion Experienced";
+        ecn_ect0: count "segments received with ECT(0)";
+        ecn_ect1: count "segments received with ECT(1)";
+        ecn_handshakes: count "connections that agreed on ECN";
+        ecn_reductions: count "times ECN reduced a congestion window";
+        challenge_acks_sent: count "challenge ACKs sent";
+        challenge_acks_limited: count "challenge ACKs not sent because of the limit";
+        icmp_accepted: count "ICMP errors about a connection of ours, inside its window";
+        icmp_ignored: count "ICMP errors about nothing we sent";
+        pmtu_lowered: count "path MTU lowered by ICMP";
+        flow_records: count "flows that ended while flows were watched";
+        flow_records_active: count "records of flows that went on, by the active timeout";
+        flow_records_lost: count "records lost because the ring was full";
+        black_hole_activations: count "paths suspected of swallowing big packets";
+        mss_raises: count "segment sizes raised again, in case the path is wider now";
+        time_wait_entered: count "connections that went into TIME-WAIT";
+        time_wait_reused: count "TIME-WAIT records reused for a new connection (RFC 6191)";
+        time_wait_reset: count "TIME-WAIT records ended by a peer whose SYN was refused";
+        time_wait_overflow: count "TIME-WAIT records dropped because there were too many";
+        no_frame: count "times a segment could not be sent for want of a frame";
+        hystart_exits: count "slow starts left early by delay";
+        ..
+        /// Segments dropped, by reason.
+        drops: SegmentDrops;
+    }
+}
+
+/// Segments dropped by reason, in the order of [`DropReason::ALL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SegmentDrops(pub [u64; DropReason::COUNT]);
+
+impl Figures for SegmentDrops {
+    fn each(&self, f: &mut dyn FnMut(Figure)) {
+        for (reason, value) in DropReason::ALL.iter().zip(&self.0) {
+            f(Figure::count(reason.counter(), reason.counter(), *value));
+        }
+    }
+
+    fn each_with(&mut self, other: &Self, f: &mut dyn FnMut(Kind, &mut u64, u64)) {
+        self.0.iter_mut().zip(&other.0).for_each(|(value, other)| f(Kind::Count, value, *other));
+    }
 }
 
 reasons! {
@@ -393,12 +240,12 @@ impl TcpStats {
     /// Counts a drop.
     #[inline]
     pub(crate) fn drop(&mut self, reason: DropReason) {
-        self.drops[reason as usize] += 1;
+        self.drops.0[reason as usize] += 1;
     }
 
     /// Drops for `reason`.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        self.drops[reason as usize]
+        self.drops.0[reason as usize]
     }
 }

@@ -1,16 +1,16 @@
 //! Counters of tunnels.
 
-use super::counters;
+use flowlane_sys::figures;
 
-counters! {
+figures! {
     /// What went through the host's tunnels, all kinds together. Bytes are those of inner frames or packets.
-    TunnelStats {
-        received: "received-packets", "packets taken out of tunnels";
-        received_bytes: "received-bytes", "bytes taken out of tunnels";
-        redirected: "redirected", "of them for another bucket";
-        marked: "congestion-marked", "of them marked as their outer packets were";
-        sent: "sent-packets", "packets put into tunnels";
-        sent_bytes: "sent-bytes", "bytes put into tunnels";
-        errors: "errors-received", "ICMP errors about packets of tunnels";
+    pub struct TunnelStats {
+        received as "received-packets": count "packets taken out of tunnels";
+        received_bytes: count "bytes taken out of tunnels";
+        redirected: count "of them for another bucket";
+        marked as "congestion-marked": count "of them marked as their outer packets were";
+        sent as "sent-packets": count "packets put into tunnels";
+        sent_bytes: count "bytes put into tunnels";
+        errors as "errors-received": count "ICMP errors about packets of tunnels";
     }
 }

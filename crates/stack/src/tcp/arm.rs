@@ -15,11 +15,12 @@ impl Connection {
         core.stats.rtt_samples += 1;
         core.rtts.count(micros);
         self.rtt.sample(micros, now, &core.config);
+        self.timers.measured();
     }
 
     /// RFC 6298 §5.1: the retransmission timeout counts from now.
     pub(crate) fn arm_rto(&mut self, core: &Core, now: Time) {
-        self.timers.start_rtx(RtxTimer::Rto, now + self.rtt.timeout(self.timers.backoff(), &core.config));
+        self.timers.start_rtx(RtxTimer::Rto, now + self.rtt.timeout(self.timers.doublings(), &core.config));
         self.heed_user_timeout();
     }
 

@@ -156,7 +156,7 @@ impl Connection {
         }
         let mss = self.effective_mss();
         self.congestion.start(mss, core.config.initial_window, lost);
-        self.timers.end_backoff();
+        self.timers.forget_backoff();
         self.acks.begin();
         self.snd.none_is_small();
         self.snd.sent_at((cx.now.as_millis() as u32).max(1));

@@ -57,7 +57,7 @@ pub struct TcpInfo {
     pub min_rtt: Option<Duration>,
     /// Retransmission timeout without backoff.
     pub rto: Duration,
-    /// Timeouts in a row.
+    /// How often the timeout is doubled: timeouts since a round trip was last measured.
     pub backoff: u8,
     /// Congestion window, bytes.
     pub cwnd: u32,
@@ -181,7 +181,7 @@ impl Connection {
             rtt_var: us(self.rtt.rttvar()),
             min_rtt: (self.rtt.min() != u32::MAX).then(|| us(self.rtt.min())),
             rto: us(self.rtt.rto()),
-            backoff: self.timers.backoff(),
+            backoff: self.timers.doublings(),
             cwnd: self.congestion.cwnd(),
             ssthresh: self.congestion.ssthresh(),
             outstanding: self.snd.outstanding(),

@@ -458,14 +458,17 @@ impl Tcp {
         self.core.states
     }
 
-    /// See [`Core::is_in_shortage`].
+    /// Whether memory is short, so that no connection gets more than a fair share, given that it `was` so before: a shortage ends when a
+    /// quarter of what was held at its beginning is free again.
     #[inline]
-    pub(crate) fn is_in_shortage(&self, was: bool) -> bool {
+    #[must_use]
+    pub fn is_in_shortage(&self, was: bool) -> bool {
         self.core.is_in_shortage(was)
     }
 
     /// Bytes that buffers, connections and records hold, and the bound for all of it.
-    pub(crate) fn memory_and_bound(&self) -> (usize, usize) {
+    #[must_use]
+    pub fn memory_and_bound(&self) -> (usize, usize) {
         (self.core.buffer_memory() + self.core.fixed_memory(), self.core.config.max_memory)
     }
 
@@ -473,6 +476,12 @@ impl Tcp {
     #[must_use]
     pub fn time_waits(&self) -> usize {
         self.core.time_wait.len()
+    }
+
+    /// How many connections there are, and how many four-tuples wait in TIME-WAIT.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.connections(), self.time_waits())
     }
 
     /// Pairs of our address and a peer's of which a Fast Open cookie or segment size is remembered.

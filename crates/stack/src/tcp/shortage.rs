@@ -3,7 +3,7 @@
 
 use crate::packet::Cx;
 use crate::tcp::Tcp;
-use crate::tcp::connection::Lists;
+use crate::tcp::connection::{Flags, Lists};
 use crate::tcp::lane::memory::PORTION;
 
 /// Writers over their share that are passed by in search of one that is not.
@@ -47,7 +47,8 @@ impl Tcp {
         core.sift_starved(&self.connections);
         while let Some(id) = core.first_starved() {
             if let Some(c) = self.connections.get_mut(id) {
-                let starved = c.is_in(Lists::STARVED);
+                // Nobody writes to one that was closed.
+                let starved = c.is_in(Lists::STARVED) && !c.has(Flags::DETACHED);
                 if starved && free < PORTION {
                     return;
                 }

@@ -142,7 +142,7 @@ impl Connection {
             self.probe_window();
         }
         self.timers
-            .start_rtx(RtxTimer::Persist, cx.now + self.rtt.timeout(self.timers.backoff(), &core.config));
+            .start_rtx(RtxTimer::Persist, cx.now + self.rtt.timeout(self.timers.doublings(), &core.config));
         self.heed_user_timeout();
     }
 

@@ -82,6 +82,28 @@ pub struct TopFlow {
     pub since: Time,
     /// When its last packet passed, to the second.
     pub last: Time,
+    /// Counted by a socket of the kernel, which tells no headers and no beginning: bytes are those of data, and `since` says nothing.
+    pub by_kernel: bool,
+}
+
+impl TopFlow {
+    /// A flow of a socket of the kernel, of which nothing is counted yet.
+    #[must_use]
+    pub fn by_kernel(protocol: IpProtocol, local: Endpoint, remote: Endpoint, now: Time) -> Self {
+        Self {
+            protocol,
+            fragments: false,
+            local,
+            remote,
+            packets: TopCount::default(),
+            octets: TopCount::default(),
+            received: TopTotals::default(),
+            sent: TopTotals::default(),
+            since: now,
+            last: now,
+            by_kernel: true,
+        }
+    }
 }
 
 /// What a lane's table has.
@@ -193,6 +215,7 @@ fn flow(entry: &Entry) -> TopFlow {
         sent: entry.sent().into(),
         since: Time::from_secs(entry.began.into()),
         last: Time::from_secs(entry.last.into()),
+        by_kernel: false,
     }
 }
 

@@ -42,7 +42,7 @@ impl Quick {
     /// A connected socket's key as numbers.
     fn connected_key(key: &Key) -> Option<(u64, u32)> {
         match (key.local_ip, key.remote) {
-            (Some(IpAddr::V4(local)), Some(Endpoint { ip: IpAddr::V4(remote), port })) => Some((
+            (Some(IpAddr::V4(local)), Some(Endpoint { ip: IpAddr::V4(remote), port, .. })) => Some((
                 u64::from(u32::from(local)) << 32 | u64::from(u32::from(remote)),
                 u32::from(key.local_port) << 16 | u32::from(port),
             )),

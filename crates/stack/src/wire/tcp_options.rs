@@ -89,6 +89,14 @@ impl SackBlocks {
         }
     }
 
+    /// Leaves the last block out.
+    pub fn pop(&mut self) {
+        self.len = self.len.saturating_sub(1);
+        if let Some(place) = self.blocks.get_mut(usize::from(self.len)) {
+            *place = SackBlock::default();
+        }
+    }
+
     /// The blocks, in the order of the wire.
     #[inline]
     #[must_use]

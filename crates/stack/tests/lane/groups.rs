@@ -306,6 +306,37 @@ fn neighbours_are_asked_while_an_address_is_probed() {
     assert_eq!(asked[0][14 + 40 + 24..], [1, 1, 2, 0, 0, 0, 0, 2], "source link-layer address");
 }
 
+/// A neighbour whose entry has run out is asked in a frame to it alone, and by its group's address: asked by its own it may leave its Ethernet
+/// address out of the answer (RFC 4861 section 7.2.4), as Linux does.
+#[test]
+fn a_neighbour_is_asked_again_by_its_group_in_a_frame_to_it() {
+    let mut net = up(quiet());
+    let him: Ipv6Addr = "fd00::9".parse().unwrap();
+    let asked_when_sending = |net: &mut Net| {
+        let lane = &mut net.b.lanes[0];
+        let s = lane.udp_bind(Bind::default()).unwrap();
+        lane.udp_send(net.now, &net.pool, s, b"?", None, Some(end("[fd00::9]:7"))).unwrap();
+        let out = listen(net, Duration::ZERO);
+        out.into_iter().filter(|f| f[20] == 58 && f[54] == 135).collect::<Vec<_>>()
+    };
+    assert_eq!(asked_when_sending(&mut net).len(), 1);
+    let options = NdpOptions { target: Some(RIVAL), ..NdpOptions::default() };
+    let answer = NdpMessage::NeighborAdvertisement {
+        router: false,
+        solicited: true,
+        overrides: true,
+        target: him,
+        options,
+    };
+    give(&mut net, &ndp(him, US_V6, &answer));
+    net.b.settle(net.now, &net.pool);
+    listen(&mut net, Duration::from_secs(31));
+    let asked = asked_when_sending(&mut net);
+    assert_eq!(asked.len(), 1, "its entry has run out");
+    assert_eq!(asked[0][..6], RIVAL.0, "in a frame to it");
+    assert_eq!(asked[0][38..54], [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 9], "by its group");
+}
+
 /// RFC 4862 section 5.4, RFC 5227: every address is asked for once and then announced; until then it is in use, but does not
 /// push others out (RFC 4429).
 #[test]

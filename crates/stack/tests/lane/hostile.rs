@@ -1,7 +1,7 @@
 //! Packets that nobody should send: counted under a name, survived, and every frame given back.
 
 use flowlane_stack::SendError;
-use flowlane_stack::stats::{Counters, DropReason};
+use flowlane_stack::stats::{DropReason, Figures};
 use flowlane_stack::tcp;
 use flowlane_stack::udp::Bind;
 use flowlane_stack::wire::Malformed;
@@ -177,7 +177,7 @@ fn an_exhausted_pool_is_counted_and_survived() {
 fn counters_have_distinct_names() {
     let mut names = std::collections::BTreeSet::new();
     let stats = flowlane_stack::stats::Drops::default();
-    Counters::each(&stats, &mut |c| assert!(names.insert(c.name), "{} twice", c.name));
+    Figures::each(&stats, &mut |c| assert!(names.insert(c.name), "{} twice", c.name));
 }
 
 /// The fast path for plain UDP over IPv4 must not be told from the slow one: every cut and every flipped bit gives the

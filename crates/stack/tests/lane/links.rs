@@ -77,7 +77,10 @@ impl Fork {
     }
 
     fn write(&mut self, id: ConnId, bytes: usize) {
-        assert_eq!(self.lane.tcp_send(self.now, &self.pool, id, &vec![1; bytes]), Ok(bytes));
+        assert_eq!(
+            self.lane.with_tcp(self.now, &self.pool, |tcp, cx| tcp.send(cx, id, &vec![1; bytes])),
+            Ok(bytes)
+        );
     }
 
     fn heard(&self, link: usize) -> u64 {
@@ -94,7 +97,7 @@ fn connections_of_a_link_without_room_wait_and_the_others_do_not() {
         (0..40).map(|i| net.connect(if i % 2 == 0 { "10.0.0.2:80" } else { "10.0.1.2:80" })).collect();
     net.run(50, OPEN);
     for id in &ids {
-        assert!(net.lane.tcp_readiness(*id).unwrap().writable, "{id:?} does not stand");
+        assert!(net.lane.tcp().readiness(*id).unwrap().writable, "{id:?} does not stand");
     }
     let before = [net.heard(0), net.heard(1)];
     for id in &ids {
@@ -112,7 +115,7 @@ fn connections_of_a_link_without_room_wait_and_the_others_do_not() {
     assert_eq!(net.heard(0) - heard, 15);
     net.run(100, OPEN);
     for id in &ids {
-        let info = net.lane.tcp_info(*id).unwrap();
+        let info = net.lane.tcp().info(*id).unwrap();
         assert_eq!((info.unsent, info.outstanding), (0, 0), "{info:?}");
     }
     assert!(!net.lane.has_output());
@@ -156,15 +159,15 @@ fn what_waits_for_a_dead_link_does_not_pile_up() {
     for round in 0..2000 {
         let id = net.connect("10.0.0.2:80");
         net.run(1, [0, 64]);
-        net.lane.tcp_abort(net.now, &net.pool, id).unwrap();
+        net.lane.with_tcp(net.now, &net.pool, |tcp, cx| tcp.abort(cx, id)).unwrap();
         assert!(
-            net.lane.tcp_waiting_for_links() <= 128,
+            net.lane.tcp().waiting_for_links() <= 128,
             "{} in round {round}",
-            net.lane.tcp_waiting_for_links()
+            net.lane.tcp().waiting_for_links()
         );
     }
     net.run(3, OPEN);
-    assert_eq!(net.lane.tcp_waiting_for_links(), 0);
+    assert_eq!(net.lane.tcp().waiting_for_links(), 0);
 }
 
 #[derive(Default)]

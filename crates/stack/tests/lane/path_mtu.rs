@@ -115,7 +115,7 @@ fn connected(net: &mut Net, lane: usize) -> (ConnId, u16) {
 }
 
 fn path_of(net: &Net, lane: usize, id: ConnId) -> u16 {
-    net.a.lanes[lane].tcp_info(id).unwrap().pmtu
+    net.a.lanes[lane].tcp().info(id).unwrap().pmtu
 }
 
 /// The lane has one store of paths: datagrams are cut for what a connection has learnt, connections begin with what a datagram has
@@ -127,7 +127,7 @@ fn what_one_transport_learns_every_transport_of_every_lane_knows() {
     let (first, announced) = connected(&mut net, 0);
     assert_eq!((path_of(&net, 0, first), announced), (1500, 1460));
     let now = net.now;
-    net.a.lanes[0].tcp_send(now, &net.pool, first, &[7; 1400]).unwrap();
+    net.a.lanes[0].with_tcp(now, &net.pool, |tcp, cx| tcp.send(cx, first, &[7; 1400])).unwrap();
     let sent = next_packet(&mut net);
     let told = too_big(&net, &sent, 1000);
     net.a.input(net.now, &net.pool, told);

@@ -31,7 +31,7 @@ impl Host {
     pub(crate) fn accept_all(&mut self, listeners: &[ListenerId]) -> Vec<(usize, Accepted)> {
         let mut all = Vec::new();
         for (i, (lane, listener)) in self.lanes.iter_mut().zip(listeners).enumerate() {
-            while let Some(accepted) = lane.tcp_accept(*listener).unwrap() {
+            while let Some(accepted) = lane.tcp_mut().accept(*listener).unwrap() {
                 all.push((i, accepted));
             }
         }
@@ -46,14 +46,17 @@ impl Net {
 
     fn say(&mut self, client: bool, lane: usize, id: ConnId, bytes: &[u8]) {
         let host = if client { &mut self.a } else { &mut self.b };
-        assert_eq!(host.lanes[lane].tcp_send(self.now, &self.pool, id, bytes), Ok(bytes.len()));
+        assert_eq!(
+            host.lanes[lane].with_tcp(self.now, &self.pool, |tcp, cx| tcp.send(cx, id, bytes)),
+            Ok(bytes.len())
+        );
         self.run();
     }
 
     pub(crate) fn hear(&mut self, client: bool, lane: usize, id: ConnId) -> Result<Vec<u8>, RecvError> {
         let host = if client { &mut self.a } else { &mut self.b };
         let mut into = vec![0; 1 << 16];
-        let n = host.lanes[lane].tcp_recv(self.now, &self.pool, id, &mut into)?;
+        let n = host.lanes[lane].with_tcp(self.now, &self.pool, |tcp, cx| tcp.recv(cx, id, &mut into))?;
         into.truncate(n);
         self.run();
         Ok(into)
@@ -69,7 +72,7 @@ fn handshake_echo_and_close_in_both_families() {
         let client = net.connect(0, server).unwrap();
         net.run();
         let [(_, accepted)] = net.b.accept_all(&listeners)[..] else { panic!("one connection") };
-        let info = net.a.lanes[0].tcp_info(client).unwrap();
+        let info = net.a.lanes[0].tcp().info(client).unwrap();
         assert_eq!((info.state, info.local), (State::Established, accepted.remote));
         assert_eq!((accepted.local, accepted.remote.ip()), (server.parse().unwrap(), ip(local)));
         assert_eq!((info.hash_type, accepted.hash_type), (info.hash_type.max(1), info.hash_type));
@@ -78,18 +81,20 @@ fn handshake_echo_and_close_in_both_families() {
         assert_eq!(net.hear(false, 0, accepted.id), Err(RecvError::WouldBlock));
         net.say(false, 0, accepted.id, b"world");
         assert_eq!(net.hear(true, 0, client).unwrap(), b"world");
-        net.a.lanes[0].tcp_shutdown(net.now, &net.pool, client, Shutdown::Write).unwrap();
+        net.a.lanes[0]
+            .with_tcp(net.now, &net.pool, |tcp, cx| tcp.shutdown(cx, client, Shutdown::Write))
+            .unwrap();
         net.run();
         assert_eq!(net.hear(false, 0, accepted.id).unwrap(), b"", "the end of the stream");
-        net.b.lanes[0].tcp_close(net.now, &net.pool, accepted.id).unwrap();
+        net.b.lanes[0].with_tcp(net.now, &net.pool, |tcp, cx| tcp.close(cx, accepted.id)).unwrap();
         net.run();
         assert_eq!(net.hear(true, 0, client).unwrap(), b"");
-        net.a.lanes[0].tcp_close(net.now, &net.pool, client).unwrap();
+        net.a.lanes[0].with_tcp(net.now, &net.pool, |tcp, cx| tcp.close(cx, client)).unwrap();
         net.pass(Duration::from_secs(1));
-        assert_eq!(net.a.lanes[0].tcp_counts(), (0, 1), "who closed first remembers");
-        assert_eq!(net.b.lanes[0].tcp_counts(), (0, 0));
+        assert_eq!(net.a.lanes[0].tcp().counts(), (0, 1), "who closed first remembers");
+        assert_eq!(net.b.lanes[0].tcp().counts(), (0, 0));
         net.pass(Duration::from_secs(70));
-        assert_eq!(net.a.lanes[0].tcp_counts(), (0, 0));
+        assert_eq!(net.a.lanes[0].tcp().counts(), (0, 0));
         assert_eq!(net.pool.free(), free);
         let (a, b) = (net.a.lanes[0].stats(), net.b.lanes[0].stats());
         assert_eq!(a.drops.total() + b.drops.total(), 0);
@@ -120,7 +125,7 @@ fn connections_live_in_the_lanes_of_their_buckets() {
         net.say(false, *lane, c.id, c.remote.to_string().as_bytes());
     }
     for (lane, id) in clients {
-        let info = net.a.lanes[lane].tcp_info(id).unwrap();
+        let info = net.a.lanes[lane].tcp().info(id).unwrap();
         assert_eq!(info.state, State::Established);
         assert_eq!(net.hear(true, lane, id).unwrap(), info.local.to_string().into_bytes());
     }
@@ -136,11 +141,11 @@ fn a_port_nobody_listens_on_is_refused() {
         let client = net.connect(1, to).unwrap();
         net.run();
         let lane = &mut net.a.lanes[1];
-        assert!(lane.tcp_readiness(client).unwrap().closed);
-        assert_eq!(lane.tcp_take_failure(client), Ok(Some(Failure::Refused)));
-        lane.tcp_close(net.now, &net.pool, client).unwrap();
-        assert_eq!(lane.tcp_counts(), (0, 0));
-        assert!(lane.tcp_info(client).is_err(), "a handle that was given up");
+        assert!(lane.tcp().readiness(client).unwrap().closed);
+        assert_eq!(lane.tcp_mut().take_failure(client), Ok(Some(Failure::Refused)));
+        lane.with_tcp(net.now, &net.pool, |tcp, cx| tcp.close(cx, client)).unwrap();
+        assert_eq!(lane.tcp().counts(), (0, 0));
+        assert!(lane.tcp().info(client).is_err(), "a handle that was given up");
         let refused: u64 = net.b.lanes.iter().map(|l| l.stats().tcp.dropped(DropReason::NoConnection)).sum();
         assert_eq!(refused, 1);
     }
@@ -181,7 +186,9 @@ fn a_megabyte_arrives_whole() {
     let data: Vec<u8> = (0..1u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let (mut sent, mut got) = (0, Vec::new());
     while got.len() < data.len() {
-        sent += net.a.lanes[0].tcp_send(net.now, &net.pool, client, &data[sent..]).unwrap_or(0);
+        sent += net.a.lanes[0]
+            .with_tcp(net.now, &net.pool, |tcp, cx| tcp.send(cx, client, &data[sent..]))
+            .unwrap_or(0);
         net.run();
         while let Ok(bytes) = net.hear(false, lane, server.id) {
             got.extend(bytes);
@@ -205,7 +212,7 @@ fn output_waits_for_frames() {
     let (_, server) = net.b.accept_all(&listeners)[0];
     let lane = &mut net.a.lanes[0];
     let hoard: Vec<_> = std::iter::from_fn(|| net.pool.alloc()).collect();
-    assert_eq!(lane.tcp_send(net.now, &net.pool, client, b"later"), Ok(5));
+    assert_eq!(lane.with_tcp(net.now, &net.pool, |tcp, cx| tcp.send(cx, client, b"later")), Ok(5));
     assert!(lane.poll_output(net.now, &net.pool).is_none());
     assert!(lane.has_output());
     drop(hoard);
@@ -232,7 +239,10 @@ fn datagrams_and_segments_take_turns() {
         let (_, server) = net.b.accept_all(&listeners)[0];
         // A window of more than a hundred segments.
         for _ in 0..6 {
-            while net.a.lanes[0].tcp_send(net.now, &net.pool, client, &[1; 10_000]).is_ok() {}
+            while net.a.lanes[0]
+                .with_tcp(net.now, &net.pool, |tcp, cx| tcp.send(cx, client, &[1; 10_000]))
+                .is_ok()
+            {}
             net.run();
             while net.hear(false, 0, server.id).is_ok() {}
         }
@@ -243,7 +253,7 @@ fn datagrams_and_segments_take_turns() {
         };
         flood(lane);
         assert!(lane.output_len() >= 1024, "the queue is full: {}", lane.output_len());
-        while lane.tcp_send(now, &net.pool, client, &[1; 10_000]).is_ok() {}
+        while lane.with_tcp(now, &net.pool, |tcp, cx| tcp.send(cx, client, &[1; 10_000])).is_ok() {}
         let mut out = Vec::new();
         for _ in 0..50 {
             let before = out.len();
@@ -267,7 +277,7 @@ fn datagrams_and_segments_take_turns() {
         net.run();
         while net.hear(false, 0, server.id).is_ok() {}
         let (now, lane) = (net.now, &mut net.a.lanes[0]);
-        while lane.tcp_send(now, &net.pool, client, &[1; 10_000]).is_ok() {}
+        while lane.with_tcp(now, &net.pool, |tcp, cx| tcp.send(cx, client, &[1; 10_000])).is_ok() {}
         lane.udp_send(now, &net.pool, socket, &[2; 20], None, Some(end("10.0.0.2:9"))).unwrap();
         lane.drain_output(now, &net.pool, 2, &mut out);
         assert_eq!(out.iter().filter(|f| protocol(f) == UDP).count(), 1);
@@ -293,17 +303,17 @@ fn ports_come_in_turn(peer: &str) {
         net.run();
         let [(_, accepted)] = net.b.accept_all(&listeners)[..] else { panic!("connection {n} waits") };
         assert!(ports.insert(accepted.remote.port()), "port {} again after {n}", accepted.remote.port());
-        net.b.lanes[0].tcp_close(net.now, &net.pool, accepted.id).unwrap();
+        net.b.lanes[0].with_tcp(net.now, &net.pool, |tcp, cx| tcp.close(cx, accepted.id)).unwrap();
         net.run();
-        net.a.lanes[0].tcp_close(net.now, &net.pool, client).unwrap();
+        net.a.lanes[0].with_tcp(net.now, &net.pool, |tcp, cx| tcp.close(cx, client)).unwrap();
         net.run();
-        assert_eq!(net.a.lanes[0].tcp_counts(), (0, 0), "the client remembers nothing");
+        assert_eq!(net.a.lanes[0].tcp().counts(), (0, 0), "the client remembers nothing");
     }
-    assert_eq!(net.b.lanes[0].tcp_counts(), (0, 3000));
+    assert_eq!(net.b.lanes[0].tcp().counts(), (0, 3000));
     // Another destination begins elsewhere, and its order is another lane's and host's own.
     let first = |net: &mut Net, to: &str| {
         let id = net.connect(0, to).unwrap();
-        net.a.lanes[0].tcp_info(id).unwrap().local.port()
+        net.a.lanes[0].tcp().info(id).unwrap().local.port()
     };
     let near = |a: u16, b: u16| a.abs_diff(b) < 64;
     let others = ["2]:81", "2]:82", "2]:83", "3]:81"].map(|end| match peer.strip_suffix("2]") {
@@ -341,16 +351,16 @@ fn a_destination_without_a_free_port_is_refused_at_little_cost() {
         assert_eq!(connect(&mut net, &to).0, Err(ConnectError::NoPort));
         connect(&mut net, &format!("{peer}:81")).0.unwrap();
         for n in [7, 3000, 5000] {
-            let port = net.a.lanes[0].tcp_info(all[n]).unwrap().local.port();
-            net.a.lanes[0].tcp_abort(net.now, &net.pool, all[n]).unwrap();
+            let port = net.a.lanes[0].tcp().info(all[n]).unwrap().local.port();
+            net.a.lanes[0].with_tcp(net.now, &net.pool, |tcp, cx| tcp.abort(cx, all[n])).unwrap();
             let (id, tried) = connect(&mut net, &to);
             all[n] = id.unwrap();
-            assert_eq!((net.a.lanes[0].tcp_info(all[n]).unwrap().local.port(), tried), (port, 1));
+            assert_eq!((net.a.lanes[0].tcp().info(all[n]).unwrap().local.port(), tried), (port, 1));
             assert_eq!(connect(&mut net, &to).0, Err(ConnectError::NoPort));
         }
         // Many at once are looked for again.
         for id in all.drain(..100) {
-            net.a.lanes[0].tcp_abort(net.now, &net.pool, id).unwrap();
+            net.a.lanes[0].with_tcp(net.now, &net.pool, |tcp, cx| tcp.abort(cx, id)).unwrap();
         }
         for _ in 0..100 {
             connect(&mut net, &to).0.unwrap();

@@ -478,7 +478,9 @@ fn connections_run_through_tunnels() {
                 while heard.len() < text.len() {
                     let (now, pool) = (net.now, &net.pool);
                     if sent < text.len() {
-                        sent += net.a.lanes[lane].tcp_send(now, pool, client, &text[sent..]).unwrap_or(0);
+                        sent += net.a.lanes[lane]
+                            .with_tcp(now, pool, |tcp, cx| tcp.send(cx, client, &text[sent..]))
+                            .unwrap_or(0);
                     }
                     net.run();
                     let before = heard.len();

@@ -155,7 +155,7 @@ impl Bench {
 
     pub(crate) fn ip(&self) -> IpStats {
         let mut sum = self.stats.ip;
-        flowlane_stack::stats::Counters::add(&mut sum, &self.stats.ip6);
+        flowlane_stack::stats::Figures::add(&mut sum, &self.stats.ip6);
         sum
     }
 
@@ -180,7 +180,7 @@ impl Bench {
     pub(crate) fn reasons(&self) -> Vec<(&'static str, u64)> {
         let mut all = Vec::new();
         let drops = &self.stats.drops;
-        flowlane_stack::stats::Counters::each(drops, &mut |c| {
+        flowlane_stack::stats::Figures::each(drops, &mut |c| {
             if c.value > 0 {
                 all.push((c.name, c.value));
             }

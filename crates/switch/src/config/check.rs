@@ -12,12 +12,12 @@ fn wrong(what: String) -> Checked {
 
 /// Where somebody said what is wrong, and so can mend it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Origin {
     InWords,
     InFile,
 }
 
-impl Said {
+impl Origin {
     /// How to have VLANs.
     fn dot1q(self) -> &'static str {
         match self {
@@ -41,10 +41,10 @@ impl Config {
     /// # Errors
     /// The first thing that is wrong, in one line.
     pub fn check(&self) -> Checked {
-        self.check_as(Said::InWords)
+        self.check_as(Origin::InWords)
     }
 
-    pub(super) fn check_as(&self, said: Said) -> Checked {
+    pub(super) fn check_as(&self, said: Origin) -> Checked {
         self.names()?;
         for port in self.ports.iter().filter(|port| !port.vacant) {
             self.of_port(port, said)?;
@@ -94,7 +94,7 @@ impl Config {
         Ok(())
     }
 
-    fn of_port(&self, port: &PortConfig, said: Said) -> Checked {
+    fn of_port(&self, port: &PortConfig, said: Origin) -> Checked {
         let (name, flags) = (&port.name, port.flags);
         let vlans = self.mode.tpid().is_some();
         if !vlans {
@@ -136,7 +136,7 @@ impl Config {
         Ok(())
     }
 
-    fn numbers(&self, said: Said) -> Checked {
+    fn numbers(&self, said: Origin) -> Checked {
         let within = |what: &str, n: u32, least: u32, most: u32| {
             if (least..=most).contains(&n) {
                 Ok(())
@@ -152,8 +152,8 @@ impl Config {
         if let Some(address) = self.querier {
             if !self.snooping {
                 let mend = match said {
-                    Said::InWords => "flowlane switch config snooping on",
-                    Said::InFile => "snooping = true",
+                    Origin::InWords => "flowlane switch config snooping on",
+                    Origin::InFile => "snooping = true",
                 };
                 return wrong(format!("querier: it asks for what snooping needs: '{mend}'"));
             }
@@ -166,7 +166,7 @@ impl Config {
         within("moves", self.moves, 1, 1_000_000)
     }
 
-    fn vlans(&self, said: Said) -> Checked {
+    fn vlans(&self, said: Origin) -> Checked {
         for (&number, group) in &self.groups {
             match self.mode {
                 Mode::Default => {

@@ -20,8 +20,8 @@ use core::fmt::Write;
 use flowlane_stack::wire::MacAddr;
 use serde::Deserialize;
 
-use super::check::Said;
-use super::{Config, ConfigError, Flags, Mirror, Mode, PortConfig, StormLimits, words};
+use super::check::Origin;
+use super::{Config, ConfigError, Flags, Mirror, Mode, PortConfig, StormLimits, mistakes, words};
 use crate::ports::PortSet;
 
 #[derive(Deserialize)]
@@ -90,6 +90,18 @@ struct Watch {
     to: String,
 }
 
+/// How keys are written, for who wrote them otherwise.
+const EXAMPLES: [(&str, &str); 8] = [
+    ("port", "[[port]]"),
+    ("vlan", "[[vlan]]"),
+    ("static", "[[static]]"),
+    ("mirror", "[mirror]"),
+    ("name", "name = \"a\""),
+    ("flags", "flags = [\"private\"]"),
+    ("members", "members = \"a,b\""),
+    ("priorities", "priorities = [0, 1, 2, 3, 4, 5, 6, 7]"),
+];
+
 /// Reads a file and checks what it says.
 ///
 /// # Errors
@@ -98,8 +110,7 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
     let file: File = toml::from_str(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start.min(text.len()));
         let line = text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count() + 1;
-        let message = e.message().lines().next().unwrap_or_default();
-        ConfigError(format!("line {line}: {}", message.escape_debug()))
+        ConfigError(format!("line {line}: {}", mistakes::in_words(text, at, e.message(), &EXAMPLES)))
     })?;
     let mut config = Config::new(file.port.iter().map(|port| PortConfig::new(&port.name)).collect());
     if let Some(name) = &file.mode {
@@ -150,7 +161,7 @@ pub fn read(text: &str) -> Result<Config, ConfigError> {
             to.ok_or_else(|| ConfigError(format!("mirror: '{}' is no port", watch.to.escape_debug())))?;
         config.mirror = Some(Mirror { ports, vlan: watch.vlan, to });
     }
-    config.check_as(Said::InFile)?;
+    config.check_as(Origin::InFile)?;
     Ok(config)
 }
 

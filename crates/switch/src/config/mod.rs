@@ -10,6 +10,7 @@
 mod check;
 pub mod file;
 mod flags;
+pub mod mistakes;
 mod words;
 
 pub use flags::Flags;

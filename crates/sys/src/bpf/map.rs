@@ -81,6 +81,11 @@ impl Map {
         Ok(Self { fd, key_size, value_size })
     }
 
+    /// A map that somebody else made, with keys and values of these sizes.
+    pub(crate) fn of(fd: OwnedFd, key_size: usize, value_size: usize) -> Self {
+        Self { fd, key_size, value_size }
+    }
+
     /// An array with one value of `bytes` bytes.
     ///
     /// # Errors

@@ -375,7 +375,7 @@ fn compare_claims(tags: Tags) {
 fn the_metadata_function_is_in_this_kernel() {
     match kfunc("bpf_xdp_metadata_rx_hash") {
         Ok(id) => assert!(id > 0),
-        Err(e) => crate::skipped(&format!("skipped, because {e}")),
+        Err(e) => crate::skipped(format_args!("skipped, because {e}")),
     }
 }
 

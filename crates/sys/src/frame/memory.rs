@@ -13,6 +13,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::numa;
 use crate::sync::CachePadded;
 
 /// Bookkeeping of one buffer: one cache line.
@@ -58,6 +59,7 @@ pub(crate) struct Region {
     pub(crate) count: usize,
     pub(crate) homes: Box<[CachePadded<Home>]>,
     report: MemoryReport,
+    node: Option<u32>,
 }
 
 // SAFETY: the fields are constant after construction except the homes, which are atomic; slots and buffers are only
@@ -172,7 +174,8 @@ impl FrameMemory {
             }
         };
         if let Some(node) = config.node {
-            prefer_node(base, mapped, node);
+            numa::prefer(base, mapped, node);
+            numa::prefer(slots, slot_mapped, node);
         }
         // SAFETY: both ranges are our own fresh mappings.
         let locked = config.lock
@@ -192,6 +195,7 @@ impl FrameMemory {
             count,
             homes,
             report: MemoryReport { huge_pages, locked },
+            node: config.node,
         })));
         // SAFETY: just made, and all its slots are still to be written.
         unsafe { fill(region, config.frames_per_home) };
@@ -222,6 +226,11 @@ impl FrameMemory {
     #[must_use]
     pub fn count(&self) -> usize {
         self.region().count
+    }
+
+    /// The NUMA node that it was to come from.
+    pub(crate) fn node(&self) -> Option<u32> {
+        self.region().node
     }
 
     /// Bytes of one buffer.
@@ -350,30 +359,6 @@ unsafe fn fill(at: NonNull<Region>, per_home: usize) {
 }
 
 /// Maps `bytes` of zeroed memory, with huge pages if wished and possible: address, mapped length, whether huge.
-/// Has pages of a mapping that nobody has touched yet come from a NUMA node, as long as that has some (mbind(2)). Where the kernel does not
-/// know the node or the call, they come from anywhere.
-fn prefer_node(base: NonNull<u8>, bytes: usize, node: u32) {
-    const WORDS: usize = 16;
-    let bits = libc::c_ulong::BITS as usize;
-    let mut mask: [libc::c_ulong; WORDS] = [0; WORDS];
-    let Some(word) = mask.get_mut(node as usize / bits) else { return };
-    *word = 1 << (node as usize % bits);
-    if !cfg!(miri) {
-        // SAFETY: the range is our own mapping, and the mask has as many bits as is said.
-        unsafe {
-            libc::syscall(
-                libc::SYS_mbind,
-                base.as_ptr(),
-                bytes,
-                libc::MPOL_PREFERRED,
-                mask.as_ptr(),
-                WORDS * bits,
-                0_usize,
-            )
-        };
-    }
-}
-
 fn map(bytes: usize, huge: bool) -> io::Result<(NonNull<u8>, usize, bool)> {
     const HUGE: usize = 2 << 20;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

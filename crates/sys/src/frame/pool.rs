@@ -52,6 +52,8 @@ pub struct PoolStats {
     pub came_home: u64,
     /// Free frames now.
     pub free: u64,
+    /// Frames of this home, wherever they are.
+    pub all: u64,
 }
 
 struct Parcel {
@@ -170,12 +172,14 @@ impl Pool {
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let inner = self.inner();
+        let region = self.memory.region();
         PoolStats {
             allocated: inner.allocated.get(),
             exhausted: inner.exhausted.get(),
             sent_home: inner.sent_home.get(),
             came_home: inner.came_home.get(),
             free: inner.free_len.get(),
+            all: (region.count / region.homes.len()) as u64,
         }
     }
 }

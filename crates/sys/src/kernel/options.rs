@@ -235,13 +235,32 @@ pub struct TcpInfo {
     pub snd_wnd: u32,
     /// Congestion state: 3 and above repair losses.
     pub ca_state: u8,
+    /// Bytes of data sent, those sent again included (Linux 4.19).
+    pub bytes_sent: u64,
+    /// Of these, sent again (Linux 4.19).
+    pub bytes_retrans: u64,
+    /// Bytes of data received in order, and one more if the peer's FIN was.
+    pub bytes_received: u64,
+    /// Segments sent, those without data included, modulo 2^32.
+    pub segments_sent: u32,
+    /// Segments received, those without data included, modulo 2^32.
+    pub segments_received: u32,
+    /// Milliseconds since data was sent.
+    pub since_sent: u32,
+    /// Milliseconds since data came.
+    pub since_received: u32,
 }
 
 /// Offsets in the kernel's structure (`linux/tcp.h`), which only ever grows.
 mod at {
     pub(super) const FIRST_WORD: usize = 8;
+    pub(super) const BYTES_RECEIVED: usize = 128;
+    pub(super) const SEGMENTS_SENT: usize = 136;
+    pub(super) const SEGMENTS_RECEIVED: usize = 140;
     pub(super) const NOT_SENT: usize = 144;
     pub(super) const MIN_RTT: usize = 148;
+    pub(super) const BYTES_SENT: usize = 200;
+    pub(super) const BYTES_RETRANS: usize = 208;
     pub(super) const SND_WND: usize = 228;
     pub(super) const END: usize = 232;
 }
@@ -255,6 +274,7 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
     raw_get(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
     let at = |i: usize| u32::from_ne_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
     let word = |i: usize| at(at::FIRST_WORD + 4 * i);
+    let long = |i: usize| bytes[i..].first_chunk().map_or(0, |eight| u64::from_ne_bytes(*eight));
     // Two bit fields of four; which comes first follows the byte order.
     let (low, high) = (bytes[6] & 15, bytes[6] >> 4);
     let scales = if cfg!(target_endian = "little") { (low, high) } else { (high, low) };
@@ -282,6 +302,13 @@ pub fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<TcpInfo> {
         not_sent: at(at::NOT_SENT),
         min_rtt: at(at::MIN_RTT),
         snd_wnd: at(at::SND_WND),
+        bytes_sent: long(at::BYTES_SENT),
+        bytes_retrans: long(at::BYTES_RETRANS),
+        bytes_received: long(at::BYTES_RECEIVED),
+        segments_sent: at(at::SEGMENTS_SENT),
+        segments_received: at(at::SEGMENTS_RECEIVED),
+        since_sent: word(9),
+        since_received: word(11),
     })
 }
 

@@ -65,7 +65,7 @@ fn there_and_back_over_either_family() {
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
         there_and_back("[::1]:0");
     } else {
-        eprintln!("skipped IPv6, because ::1 cannot be bound");
+        crate::skipped("skipped, because ::1 cannot be bound (its part by IPv6)");
     }
 }
 
@@ -123,7 +123,7 @@ fn busy_polling_is_set_and_ended() {
     let epoll = Epoll::new().unwrap();
     match epoll.set_busy_poll(50, true) {
         Ok(()) => {}
-        Err(e) => return eprintln!("busy_polling_is_set_and_ended: skipped, because {e} (Linux 6.9)"),
+        Err(e) => return crate::skipped(format_args!("skipped, because {e} (Linux 6.9)")),
     }
     assert_eq!(epoll.busy_poll().unwrap(), (50, true));
     epoll.set_busy_poll(0, false).unwrap();

@@ -257,7 +257,7 @@ mod tests {
         let (mut server, _) = listener.accept().unwrap();
         let mut sends = match ZeroCopy::enable(client.as_fd()) {
             Ok(sends) => sends,
-            Err(e) => return eprintln!("a_send_over_the_loopback: skipped, because {e}"),
+            Err(e) => return crate::skipped(format_args!("skipped, because {e}")),
         };
         let told = Arc::new(());
         struct Told(Vec<u8>, #[expect(dead_code, reason = "counts")] Arc<()>);

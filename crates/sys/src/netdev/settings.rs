@@ -42,12 +42,14 @@ impl CardSettings {
     }
 
     /// Whether an XDP program changes what its going does not change back, as far as is known: RSS of a driver that forgets it, or
-    /// merging, in generic mode.
+    /// merging, in generic mode; with `tagged` packets, what [`CardSettings::leave_tags`] changes, too.
     #[must_use]
-    pub fn at_stake(&self) -> bool {
+    pub fn at_stake(&self, tagged: bool) -> bool {
+        const RECEIVE_VLAN: u32 = 1 << 8;
         const LARGE_RECEIVE: u32 = 1 << 15;
+        let changed = LARGE_RECEIVE | if tagged { RECEIVE_VLAN } else { 0 };
         let mut flags = [GET_FLAGS, 0];
-        self.forgets || (self.ethtool.call(&mut flags).is_ok() && flags[1] & LARGE_RECEIVE != 0)
+        self.forgets || (self.ethtool.call(&mut flags).is_ok() && flags[1] & changed != 0)
     }
 
     /// Whether the driver forgets its RSS without showing that when an XDP program comes or goes.
@@ -91,6 +93,20 @@ impl CardSettings {
             }
         }
         Ok(())
+    }
+
+    /// Leaves VLAN tags in received packets, where the card takes them off: an XDP program and the sockets behind it do not see a tag
+    /// beside the packet. Whether that was to be done. [`CardSettings::restore`] switches it on again.
+    ///
+    /// # Errors
+    /// The kernel's; [`io::ErrorKind::Unsupported`] where the driver always takes them off.
+    pub fn leave_tags(&self) -> io::Result<bool> {
+        const NAME: &str = "rx-vlan-hw-parse";
+        if !self.ethtool.offload(NAME)? {
+            return Ok(false);
+        }
+        self.ethtool.switch_off(NAME)?;
+        if self.ethtool.offload(NAME)? { Err(io::ErrorKind::Unsupported.into()) } else { Ok(true) }
     }
 
     /// After the program is detached: switches on the offloads that were on when recorded, and sets RSS again.

@@ -110,6 +110,13 @@ impl LinkWatch {
         None
     }
 
+    /// The state as it is now.
+    pub fn now(&mut self) -> LinkState {
+        self.ask();
+        while self.wait(Some(0)).is_some() {}
+        self.state
+    }
+
     /// Requests the current state: notifications may have been lost, or sent before we listened.
     fn ask(&self) {
         const LEN: usize = 32;
@@ -123,7 +130,7 @@ impl LinkWatch {
     }
 
     /// Reads one batch of messages: the last that was said of our interface in it. `None`: nothing to read.
-    fn read(&self) -> Option<Said> {
+    fn read(&self) -> Option<Notice> {
         let mut buffer = [0u8; 16384];
         // SAFETY: at most its length is written into the buffer.
         let n = unsafe { libc::recv(self.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -132,7 +139,7 @@ impl LinkWatch {
             // More happened than the kernel would keep for us.
             Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::ENOBUFS) => {
                 self.ask();
-                Some(Said::default())
+                Some(Notice::default())
             }
             Err(_) => None,
         }
@@ -145,16 +152,60 @@ impl AsFd for LinkWatch {
     }
 }
 
+/// Where an XDP program of an interface of the calling thread's network namespace runs (`XDP_ATTACHED_*`): 0: there is none, 1: in the driver. Needs no
+/// privilege.
+///
+/// # Errors
+/// A socket cannot be opened.
+pub(crate) fn xdp_attached(interface: &Interface) -> Result<u8> {
+    let watch = LinkWatch::new(interface)?;
+    let mut buffer = [0u8; 16384];
+    // News of other interfaces may come before the answer.
+    for _ in 0..64 {
+        if wait_readable(&[watch.socket.as_fd()], Some(1_000_000_000)).unwrap_or(0) == 0 {
+            break;
+        }
+        // SAFETY: at most its length is written into the buffer.
+        let n = unsafe { libc::recv(watch.socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+        let Ok(n) = usize::try_from(n) else { continue };
+        let message = &buffer[..n];
+        if word(message, 20) == Some(interface.index()) && n > 32 {
+            return Ok(attached(&message[32..]));
+        }
+    }
+    Ok(0)
+}
+
+/// Where a program runs, by the attributes of an interface.
+fn attached(attributes: &[u8]) -> u8 {
+    const ATTACHED: u16 = 2;
+    let xdp = find(attributes, libc::IFLA_XDP);
+    xdp.and_then(|nested| find(nested, ATTACHED)).and_then(|value| value.first().copied()).unwrap_or(0)
+}
+
+/// The value of an attribute: each has its length, its kind, and its value. One that is longer than what there is does not exist.
+fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
+    while let Some(&[a, b, c, d]) = attributes.first_chunk::<4>() {
+        let (len, kind) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]));
+        // The highest bit says that attributes are inside.
+        if kind & 0x7fff == wanted {
+            return attributes.get(4..len);
+        }
+        attributes = attributes.get(len.max(4).next_multiple_of(4)..)?;
+    }
+    None
+}
+
 /// What was said of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Said {
+struct Notice {
     state: Option<LinkState>,
     mtu: Option<u32>,
 }
 
 /// The last state of an interface in a batch of messages.
-fn said(mut batch: &[u8], index: u32) -> Said {
-    let mut said = Said::default();
+fn said(mut batch: &[u8], index: u32) -> Notice {
+    let mut said = Notice::default();
     while let Some(header) = batch.first_chunk::<16>() {
         let len = word(header, 0).map_or(0, |len| len as usize);
         let kind = u16::from_ne_bytes([header[4], header[5]]);
@@ -183,16 +234,9 @@ fn said(mut batch: &[u8], index: u32) -> Said {
     said
 }
 
-/// The MTU among the attributes of an interface: each has its length, its kind, and its value.
-fn mtu(mut attributes: &[u8]) -> Option<u32> {
-    while let Some(&[a, b, c, d]) = attributes.first_chunk::<4>() {
-        let (len, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]));
-        if kind == libc::IFLA_MTU && len >= 8 {
-            return word(attributes, 4);
-        }
-        attributes = attributes.get(usize::from(len).max(4).next_multiple_of(4)..)?;
-    }
-    None
+/// The MTU among the attributes of an interface.
+fn mtu(attributes: &[u8]) -> Option<u32> {
+    find(attributes, libc::IFLA_MTU).and_then(|value| word(value, 0))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -260,8 +304,8 @@ mod tests {
         let name = attribute(libc::IFLA_IFNAME, b"eth0\0");
         let mtu = |bytes: u32| attribute(libc::IFLA_MTU, &bytes.to_ne_bytes());
         let one = with(&[name.clone(), mtu(9000), name.clone()]);
-        assert_eq!(said(&one, 7), Said { state: Some(LinkState::NoCarrier), mtu: Some(9000) });
-        assert_eq!(said(&one, 8), Said::default());
+        assert_eq!(said(&one, 7), Notice { state: Some(LinkState::NoCarrier), mtu: Some(9000) });
+        assert_eq!(said(&one, 8), Notice::default());
         assert_eq!(said(&with(std::slice::from_ref(&name)), 7).mtu, None);
         // Another interface's, and one that says less, change nothing.
         let batch = [one.clone(), with(&[name])].concat();

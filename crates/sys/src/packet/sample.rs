@@ -195,7 +195,7 @@ mod tests {
         let interface = Interface::find("lo").unwrap();
         let mut sampler = match Sampler::open(&interface, 1000) {
             Ok(sampler) => sampler,
-            Err(e) => return skipped(&format!("skipped, because packets cannot be sampled here: {e}")),
+            Err(e) => return skipped(format_args!("skipped, because packets cannot be sampled here: {e}")),
         };
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = socket.local_addr().unwrap();

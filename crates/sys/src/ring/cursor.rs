@@ -24,6 +24,12 @@ pub(crate) trait Positions {
     fn consumed(&self) -> &AtomicU32;
 }
 
+/// Positions produced and not consumed, from a fresh look by whoever.
+pub(crate) fn between(positions: &impl Positions) -> u32 {
+    let consumed = positions.consumed().load(Ordering::Acquire);
+    positions.produced().load(Ordering::Acquire).wrapping_sub(consumed)
+}
+
 /// The producing end.
 #[derive(Debug)]
 pub(crate) struct Producer<P> {
@@ -67,6 +73,12 @@ impl<P: Positions> Producer<P> {
     pub(crate) fn publish(&self) {
         // Release: the slots are written before they are announced.
         self.positions.produced().store(self.at, Ordering::Release);
+    }
+
+    /// The next position to fill.
+    #[inline]
+    pub(crate) fn end(&self) -> u32 {
+        self.at
     }
 
     /// Positions filled and not yet consumed, from a fresh look.

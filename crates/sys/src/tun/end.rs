@@ -46,6 +46,8 @@ pub struct EndOptions {
     pub steering: Option<SteeringRules>,
     /// MTU to set, bytes; `None` leaves the kernel's 1500.
     pub mtu: Option<u32>,
+    /// Packets that may wait in each queue until this process reads them; further ones the interface drops, and counts.
+    pub waiting: u32,
 }
 
 /// A TAP interface of this process, with all of its queues.
@@ -69,7 +71,7 @@ impl End {
     }
 
     fn make_all(options: &EndOptions) -> Result<Self> {
-        let EndOptions { interface: name, queues, steering, mtu } = options;
+        let EndOptions { interface: name, queues, steering, mtu, waiting } = options;
         if *queues == 0 || *queues > MOST_QUEUES {
             return Err(Error::Invalid(format!("{queues} queues: an interface has from 1 to {MOST_QUEUES}")));
         }
@@ -106,6 +108,7 @@ impl End {
         if let Some(mtu) = *mtu {
             interface.set_mtu(mtu)?;
         }
+        interface.set_transmit_queue(*waiting)?;
         let end = Self { files, interface, _steering: steering, unsteered, offloads: agreed };
         // Before it is up, so that nothing is sent to where nobody reads yet.
         let no_carrier = |e| Error::from_io(e, "taking the carrier off an interface", "CAP_NET_ADMIN");

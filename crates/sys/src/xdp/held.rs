@@ -4,9 +4,8 @@
 //! only if its bit is set, which clears the bit, so a fault of the kernel or a driver cannot give one buffer two owners. When the socket
 //! is closed, the remaining bits name the frames to take back.
 
-use super::Device;
+use super::socket::wait_released;
 use crate::frame::{Frame, FrameMemory};
-use std::sync::Arc;
 
 /// The frames of one memory that one socket's kernel side holds.
 #[derive(Debug)]
@@ -15,15 +14,20 @@ pub(super) struct Held {
     memory: FrameMemory,
     shift: u32,
     count: usize,
-    /// With zero-copy, the device and queue to wait for before frames are taken back.
-    wait_for: Option<(Arc<Device>, u32)>,
+    /// With zero-copy, the interface and queue to wait for before frames are taken back.
+    wait_for: Option<(u32, u32)>,
 }
 
 impl Held {
-    pub(super) fn new(memory: &FrameMemory, wait_for: Option<(Arc<Device>, u32)>) -> Self {
+    pub(super) fn new(memory: &FrameMemory) -> Self {
         let shift = memory.frame_size().trailing_zeros();
         let bits = vec![0; memory.count().div_ceil(64)].into();
-        Self { bits, memory: memory.clone(), shift, count: 0, wait_for }
+        Self { bits, memory: memory.clone(), shift, count: 0, wait_for: None }
+    }
+
+    /// The card itself reads and writes the frames, on this queue of the interface of this index.
+    pub(super) fn wait_for(&mut self, interface: u32, queue: u32) {
+        self.wait_for = Some((interface, queue));
     }
 
     /// Whether these bytes lie in the memory.
@@ -87,8 +91,8 @@ impl Drop for Held {
     /// card in zero-copy mode lets go a little later; if it does not, the frames are lost, and with them their memory
     /// stays mapped: better lost than overwritten in another packet's hands.
     fn drop(&mut self) {
-        if let Some((device, queue)) = self.wait_for.take() {
-            if !device.wait_released(queue) {
+        if let Some((interface, queue)) = self.wait_for.take() {
+            if !wait_released(interface, queue) {
                 return;
             }
         }
@@ -107,7 +111,7 @@ mod tests {
             MemoryConfig { frames_per_home: 100, lock: false, huge_pages: false, ..MemoryConfig::default() };
         let (memory, other) = (FrameMemory::new(&config).unwrap(), FrameMemory::new(&config).unwrap());
         let pool = memory.attach(0).unwrap();
-        let mut held = Held::new(&memory, None);
+        let mut held = Held::new(&memory);
         assert!(held.take(0).is_none());
         let addresses: Vec<u64> = (0..100).map(|_| held.give(pool.alloc().unwrap()).unwrap()).collect();
         assert!(pool.alloc().is_none());

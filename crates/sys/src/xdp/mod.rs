@@ -22,11 +22,16 @@
 //! Pitfalls: in copy mode nothing is sent without a system call ([`Queue::flush`](crate::queue::Queue::flush) makes it), and one call may
 //! send only 32 packets. Two programs cannot share an interface. For particular drivers see `docs/links.md`.
 
+mod handed;
 mod held;
 mod queue;
 mod rings;
+mod socket;
+mod told;
+mod trial;
 
 pub use queue::XdpQueue;
+pub use trial::{Cost, Trial};
 
 use crate::bpf::claim::{ClaimCounters, Claims, Tags};
 use crate::bpf::{self, Link, Map, MapKind, Program, XdpMode};
@@ -34,18 +39,16 @@ use crate::error::{Error, Result};
 use crate::frame::FrameMemory;
 use crate::netdev::Interface;
 use crate::netdev::settings::{self, CardSettings};
+use crate::netdev::watch::{LinkState, LinkWatch};
 use crate::packet::{Memberships, OffloadSocket};
 use crate::privilege;
 use crate::sharing::{Hold, Side};
 use crate::words::counted;
-use held::Held;
 use queue::Settings;
-use rings::{Rings, get_option, set_option};
-use std::io;
+use socket::Opening;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Frames of one packet at most: what the kernel takes for sending (`MAX_SKB_FRAGS`, and one).
 const MAX_PIECES: usize = 18;
@@ -60,6 +63,8 @@ pub enum CopyMode {
     Copy,
     /// The card; an error if it cannot.
     ZeroCopy,
+    /// Whoever a [`Trial`] finds faster, which whoever opens the interface has to run before; without it as `Auto`.
+    Measure,
 }
 
 /// How to open the queues of an interface.
@@ -96,6 +101,9 @@ pub struct XdpOptions {
     pub hash_type: Option<fn(u32) -> u8>,
     /// Take packets whose checksum and segmentation are left to the interface, or else to the kernel.
     pub offload: bool,
+    /// The map of a program of somebody else, which is on the interface already: sockets are put into it, and no program of ours is loaded. All
+    /// packets of the queues come then, whatever is claimed. Needs `CAP_NET_RAW` alone, from Linux 5.19 on.
+    pub map: Option<Arc<OwnedFd>>,
 }
 
 impl XdpOptions {
@@ -118,6 +126,7 @@ impl XdpOptions {
             waiting: None,
             hash_type: None,
             offload: false,
+            map: None,
         }
     }
 }
@@ -125,40 +134,53 @@ impl XdpOptions {
 /// State shared by the queues of one interface. The program stays attached while this exists.
 #[derive(Debug)]
 pub struct Device {
-    /// First to go: no packet finds a socket any more. There until then.
+    /// First to go: no packet finds a socket any more. There until then, unless the program is somebody else's.
     link: Option<Link>,
-    _program: Program,
+    _program: Option<Program>,
     sockets: Map,
-    claims: Claims,
+    /// What the program takes; `None`: it is somebody else's, and takes everything.
+    claims: Option<Claims>,
     interface: Interface,
     mode: XdpMode,
     zero_copy: bool,
     delivers_hash: bool,
     settings: CardSettings,
     memberships: Memberships,
+    /// The interface had a carrier before it was opened, and had lost it then.
+    lost_carrier: bool,
+    /// The card was told to leave VLAN tags in packets.
+    leaves_tags: bool,
     _hold: Hold,
 }
 
 impl Drop for Device {
     /// The card is left as it was found, as far as this thread may: without privileges there is nothing to be done here.
     fn drop(&mut self) {
-        self.settings.refresh_rss();
-        drop(self.link.take());
-        let _ = self.settings.restore();
+        if let Some(link) = self.link.take() {
+            self.settings.refresh_rss();
+            drop(link);
+            let _ = self.settings.restore();
+        }
     }
 }
 
 impl Device {
-    /// The claimed prefixes; they can be changed while packets flow.
+    /// The claimed prefixes; they can be changed while packets flow. `None` where the program is somebody else's, and takes everything.
     #[must_use]
-    pub fn claims(&self) -> &Claims {
-        &self.claims
+    pub fn claims(&self) -> Option<&Claims> {
+        self.claims.as_ref()
+    }
+
+    /// Whether the program on the interface is somebody else's.
+    #[must_use]
+    pub fn is_handed(&self) -> bool {
+        self.claims.is_none()
     }
 
     /// Counters of the program on one queue.
     #[must_use]
     pub fn counters(&self, queue: u32) -> ClaimCounters {
-        self.claims.counters(queue)
+        self.claims.as_ref().map_or_else(ClaimCounters::default, |claims| claims.counters(queue))
     }
 
     /// The interface.
@@ -179,6 +201,19 @@ impl Device {
         self.zero_copy
     }
 
+    /// Whether the interface lost its carrier when it was opened: some drivers reset the card for an XDP program, and Intel's then take
+    /// seconds until packets pass again.
+    #[must_use]
+    pub fn lost_carrier(&self) -> bool {
+        self.lost_carrier
+    }
+
+    /// Whether the card was told to leave VLAN tags in received packets, which it took off them before.
+    #[must_use]
+    pub fn leaves_tags(&self) -> bool {
+        self.leaves_tags
+    }
+
     /// Whether the card was made promiscuous, because it filters VLANs and does not have ours.
     #[must_use]
     pub fn is_promiscuous(&self) -> bool {
@@ -193,7 +228,7 @@ impl Device {
         self.memberships
             .join(group)
             .map_err(|e| Error::from_io(e, format!("joining {group}"), "CAP_NET_RAW"))?;
-        self.claims.join(group)
+        self.claims.as_ref().map_or(Ok(()), |claims| claims.join(group))
     }
 
     /// Whether packets come with the driver's hash.
@@ -211,23 +246,6 @@ impl Device {
         // finished. Where it is missing, closing is what there is.
         unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
     }
-
-    /// Waits until the card has let go of a queue whose zero-copy socket was closed, which happens some time after
-    /// `close`: until then a new socket cannot have the queue. `false` if it takes more than a second.
-    fn wait_released(&self, queue: u32) -> bool {
-        let deadline = Instant::now() + Duration::from_secs(1);
-        loop {
-            match probe(self.interface.index(), queue) {
-                Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
-                Ok(()) => return true,
-                Err(_) => return false,
-            }
-            if Instant::now() > deadline {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
 }
 
 /// Opens queues of an interface.
@@ -237,71 +255,86 @@ impl Device {
 /// [`Error::QueueBusy`] (another socket), [`Error::Unsupported`] (no such queue, MTU, no zero-copy),
 /// [`Error::Invalid`] (options).
 pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
-    let needed = [privilege::CAP_NET_RAW, privilege::CAP_NET_ADMIN, privilege::CAP_BPF];
-    open_all(options, memory).map_err(|e| e.of_what_needs(&needed))
+    let all = [privilege::CAP_NET_RAW, privilege::CAP_NET_ADMIN, privilege::CAP_BPF];
+    let needed = if options.map.is_some() { &all[..1] } else { &all };
+    // The rings are written and read for every packet, as the frames are.
+    let _near = crate::numa::Preferred::node(memory.node());
+    open_all(options, memory).map_err(|e| e.of_what_needs(needed))
 }
 
 fn open_all(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
     let interface = Interface::find(&options.interface)?;
+    let options = &XdpOptions { copy: who_copies(options, &interface), ..options.clone() };
     check(options, &interface, memory)?;
-    let mut memberships = Memberships::new(&interface, &options.claims, options.tags, None)?;
-    let (hold, claims) = if options.everything {
-        memberships.everything(&interface)?;
-        (Hold::all(&interface, Side::Link)?, Claims::everything()?)
-    } else {
-        let hold = Hold::new(&interface, Side::Link, &options.claims, options.tags)?;
-        (hold, Claims::new(&options.claims, options.tags)?)
-    };
     let highest = options.first_queue + options.queues;
-    let sockets = Map::new(MapKind::XskMap, "flowlane_xsk", 4, 4, highest as usize)?;
+    let mut memberships = Memberships::new(&interface, &options.claims, options.tags, None)?;
+    let hold = if options.everything {
+        memberships.everything(&interface)?;
+        Hold::all(&interface, Side::Link)?
+    } else {
+        Hold::new(&interface, Side::Link, &options.claims, options.tags)?
+    };
+    let (claims, sockets) = match &options.map {
+        Some(map) => {
+            let copy = map.try_clone().map_err(|e| Error::from_io(e, "a descriptor of the map", "none"))?;
+            (None, handed::adopt(copy, &interface, highest)?)
+        }
+        None => {
+            let everything = options.everything;
+            let claims =
+                if everything { Claims::everything() } else { Claims::new(&options.claims, options.tags) };
+            (Some(claims?), Map::new(MapKind::XskMap, "flowlane_xsk", 4, 4, highest as usize)?)
+        }
+    };
     // Packets longer than what a frame holds come in several.
     let chains = longest(&interface)? > room(memory);
     let fits = chains.then(|| room(memory) - 18);
-    let mut bound: Vec<(OwnedFd, Rings)> = Vec::new();
-    for queue in options.first_queue..highest {
-        let socket = socket()?;
-        let first = bound.first().map(|(first, _)| first.as_fd());
-        if first.is_none() {
-            register(socket.as_fd(), memory)?;
-        }
-        let rings = Rings::new(socket.as_fd(), options.ring_size)?;
-        tune(socket.as_fd(), options);
-        bind(socket.as_fd(), options, &interface, queue, fits, first)?;
-        bound.push((socket, rings));
-    }
-    let zero_copy = bound.first().is_some_and(|(socket, _)| is_zero_copy(socket.as_fd()));
+    // At most half of a home's frames wait for packets, on all its queues together; the others are for sending and for packets in hand.
+    let waiting = options.waiting.unwrap_or(memory.count() / memory.homes() / 2)
+        / (options.queues as usize).div_ceil(memory.homes());
+    let fill = options.ring_size.min(waiting as u32).max(1);
+    let bound = socket::in_order(
+        options.first_queue..highest,
+        memory,
+        |first| Opening::new(options, memory, first),
+        |opening, pool| opening.fill(pool, fill),
+        |opening, queue, first: Option<&Opening>| {
+            opening.bind(options, &interface, queue, fits, first.map(|first| first.socket.as_fd()))
+        },
+    )?;
+    let zero_copy = bound.first().is_some_and(Opening::is_zero_copy);
     let device = Arc::new(attach(options, interface, claims, sockets, zero_copy, (memberships, hold))?);
     let settings = Settings {
         queue: 0,
         need_wakeup: options.need_wakeup,
+        zero_copy,
         chains,
         busy_poll: options.busy_poll.is_some(),
         hash_type: options.hash_type.filter(|_| device.delivers_hash),
         unfinished: device.mode == XdpMode::Generic
             || settings::driver(&device.interface).is_some_and(|name| name == "veth"),
     };
-    // At most half of a home's frames wait for packets, on all its queues together; the others are for sending and for packets in hand.
-    let waiting = options.waiting.unwrap_or(memory.count() / memory.homes() / 2)
-        / (options.queues as usize).div_ceil(memory.homes());
-    let fill = options.ring_size.min(waiting as u32).max(1);
     let mut queues: Vec<XdpQueue> = Vec::new();
-    for (queue, (socket, rings)) in (options.first_queue..highest).zip(bound) {
-        let held = Held::new(memory, zero_copy.then(|| (device.clone(), queue)));
+    for (queue, opening) in (options.first_queue..highest).zip(bound) {
         let offload = options.offload.then(|| OffloadSocket::open(&device.interface)).transpose()?;
         let settings = Settings { queue, ..settings };
-        let mut opened = XdpQueue::new(socket, rings, held, fill, settings, offload, device.clone());
-        // Ready from the first packet on, if the worker's frames are not in its hands yet.
-        if let Ok(pool) = memory.attach(queues.len() % memory.homes()) {
-            opened.refill(&pool);
-        }
+        let opened = XdpQueue::new(opening, fill, settings, offload, device.clone());
         let number = (opened.socket().as_raw_fd() as u32).to_ne_bytes();
-        device
-            .sockets
-            .update(&queue.to_ne_bytes(), &number)
-            .map_err(|e| Error::from_io(e, "giving the program its socket", "CAP_BPF"))?;
+        device.sockets.update(&queue.to_ne_bytes(), &number).map_err(|e| of_map(e, &device, queue))?;
         queues.push(opened);
     }
     Ok(queues)
+}
+
+/// Why a socket cannot be put into the map.
+fn of_map(e: std::io::Error, device: &Device, queue: u32) -> Error {
+    match e.raw_os_error() {
+        Some(libc::EPERM) if device.is_handed() => Error::Unsupported {
+            interface: device.interface.name().to_owned(),
+            what: "this kernel lets only programs with CAP_BPF change a map that was handed over (before Linux 5.19)".to_owned(),
+        },
+        _ => Error::from_io(e, format!("giving the program its socket of queue {queue}"), "CAP_BPF"),
+    }
 }
 
 /// Bytes of the longest packet on an interface: its MTU, an Ethernet header and a VLAN tag.
@@ -312,13 +345,6 @@ fn longest(interface: &Interface) -> Result<usize> {
 /// Bytes of a packet that one frame holds.
 fn room(memory: &FrameMemory) -> usize {
     memory.frame_size() - crate::frame::HEADROOM
-}
-
-fn is_zero_copy(socket: BorrowedFd<'_>) -> bool {
-    // SAFETY: the options are a plain number.
-    let bound: io::Result<libc::xdp_options> =
-        unsafe { get_option(socket, libc::SOL_XDP, libc::XDP_OPTIONS) };
-    bound.is_ok_and(|o| o.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
 fn check(options: &XdpOptions, interface: &Interface, memory: &FrameMemory) -> Result<()> {
@@ -366,16 +392,25 @@ fn check(options: &XdpOptions, interface: &Interface, memory: &FrameMemory) -> R
 fn attach(
     options: &XdpOptions,
     interface: Interface,
-    claims: Claims,
+    claims: Option<Claims>,
     sockets: Map,
     zero_copy: bool,
     (memberships, hold): (Memberships, Hold),
 ) -> Result<Device> {
     let settings = CardSettings::record(&interface)?;
-    let (program, link, mode, delivers_hash) = attach_program(options, &interface, &claims, &sockets)?;
-    // Where that fails packets come to other queues than they should, and are handed over.
-    let _ = settings.restore_rss();
-    let link = Some(link);
+    let mut watch = LinkWatch::new(&interface)?;
+    let carried = watch.now() == LinkState::Up;
+    let (program, link, mode, delivers_hash) = match &claims {
+        None => (None, None, handed::mode(&interface)?, false),
+        Some(claims) => {
+            let (program, link, mode, hash) = attach_program(options, &interface, claims, &sockets)?;
+            // Where that fails packets come to other queues than they should, and are handed over.
+            let _ = settings.restore_rss();
+            (Some(program), Some(link), mode, hash)
+        }
+    };
+    let leaves_tags = claims.is_some() && leave_tags(options, &settings, &interface)?;
+    let lost_carrier = carried && watch.now() == LinkState::NoCarrier;
     Ok(Device {
         link,
         _program: program,
@@ -387,8 +422,59 @@ fn attach(
         delivers_hash,
         settings,
         memberships,
+        lost_carrier,
+        leaves_tags,
         _hold: hold,
     })
+}
+
+/// Has the card leave VLAN tags in packets, where a program would not see them otherwise, in the driver or behind it. What a veth takes off
+/// was never in the packet.
+fn leave_tags(options: &XdpOptions, settings: &CardSettings, interface: &Interface) -> Result<bool> {
+    if settings::driver(interface).is_none_or(|driver| driver == "veth" || driver == "tun") {
+        return Ok(false);
+    }
+    if options.everything {
+        return Ok(settings.leave_tags().unwrap_or(false));
+    }
+    if !matches!(options.tags, Tags::Vlan(_)) {
+        return Ok(false);
+    }
+    settings.leave_tags().map_err(|e| Error::Unsupported {
+        interface: interface.name().to_owned(),
+        what: format!(
+            "the card takes VLAN tags off packets, and AF_XDP does not see them then ({e}): use af-packet, or switch that \
+             off, where the driver can, with 'ethtool -K {} rxvlan off'",
+            interface.name()
+        ),
+    })
+}
+
+/// Whether zero copy loses packets that are sent: seen of a `virtio_net` that is a module, on some boots of Linux 7.3. Its source suggests why:
+/// the header of each packet is a variable of the module (`xsk_hdr`), and `dma_map_single` takes it to be in the kernel's linear mapping.
+#[must_use]
+pub fn loses_in_zero_copy(interface: &Interface) -> bool {
+    settings::driver(interface).is_some_and(|driver| driver == "virtio_net")
+        && std::path::Path::new("/sys/module/virtio_net/initstate").exists()
+}
+
+/// Who copies: what was asked for, but no zero copy by default where it loses packets.
+fn who_copies(options: &XdpOptions, interface: &Interface) -> CopyMode {
+    match options.copy {
+        CopyMode::Auto if loses_in_zero_copy(interface) => CopyMode::Copy,
+        asked => asked,
+    }
+}
+
+/// Whether the card may read and write frames itself. Intel's drivers then want frames of 4096 bytes: they set their receive buffers in
+/// whole kilobytes, a frame of 2048 bytes less 256 of headroom leaves one, and a longer packet arrives in pieces.
+#[must_use]
+pub fn may_be_zero_copy(interface: &Interface, copy: CopyMode) -> bool {
+    // Software interfaces, whose packets the kernel has already.
+    const NEVER: [&str; 7] = ["veth", "tun", "bridge", "netkit", "dummy", "vmxnet3", "e1000e"];
+    copy != CopyMode::Copy
+        && (copy == CopyMode::ZeroCopy || !loses_in_zero_copy(interface))
+        && settings::driver(interface).is_some_and(|driver| !NEVER.contains(&driver.as_str()))
 }
 
 fn attach_program(
@@ -412,144 +498,4 @@ fn attach_program(
     let program = claims.xdp(sockets, None)?;
     let (link, mode) = bpf::attach_xdp(&program, interface, options.mode)?;
     Ok((program, link, mode, false))
-}
-
-fn socket() -> Result<OwnedFd> {
-    // SAFETY: no memory is involved; a non-negative result is a descriptor that is ours alone.
-    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd >= 0 {
-        // SAFETY: as above.
-        return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
-    }
-    let error = io::Error::last_os_error();
-    Err(match error.raw_os_error() {
-        Some(libc::EAFNOSUPPORT) => Error::KernelTooOld { feature: "AF_XDP sockets", needs: "4.18" },
-        _ => Error::from_io(error, "an AF_XDP socket", "CAP_NET_RAW"),
-    })
-}
-
-/// Registers all frame memory with a socket.
-fn register(socket: BorrowedFd<'_>, memory: &FrameMemory) -> Result<()> {
-    let region = memory.region();
-    let registration = libc::xdp_umem_reg {
-        addr: region.base.as_ptr() as u64,
-        len: (region.count * region.frame_size) as u64,
-        chunk_size: region.frame_size as u32,
-        headroom: 0,
-        flags: 0,
-        tx_metadata_len: 0,
-    };
-    set_option(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration).map_err(|e| match e.raw_os_error() {
-        Some(libc::ENOBUFS) => Error::LockedMemory { bytes: registration.len },
-        _ => Error::from_io(e, "registering frame memory with AF_XDP", "CAP_NET_RAW"),
-    })
-}
-
-/// Optional settings that some kernels lack.
-fn tune(socket: BorrowedFd<'_>, options: &XdpOptions) {
-    const MAX_TX_BUDGET: i32 = 9;
-    let _ =
-        set_option(socket, libc::SOL_XDP, MAX_TX_BUDGET, &options.send_budget.clamp(32, options.ring_size));
-    // In copy mode packets under way count against this.
-    let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(8i32 << 20));
-    if let Some(budget) = options.busy_poll {
-        let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_PREFER_BUSY_POLL, &1i32);
-        let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &20i32);
-        let _ = set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL_BUDGET, &(budget as i32));
-    }
-}
-
-fn bind(
-    socket: BorrowedFd<'_>,
-    options: &XdpOptions,
-    interface: &Interface,
-    queue: u32,
-    // Packets come in several frames; the MTU with which they would not, for the message.
-    chains: Option<usize>,
-    shares_with: Option<BorrowedFd<'_>>,
-) -> Result<()> {
-    // The flags of the first socket hold for those that share its memory.
-    let flags = match shares_with {
-        Some(_) => libc::XDP_SHARED_UMEM,
-        None => {
-            let copy = match options.copy {
-                CopyMode::Auto => 0,
-                CopyMode::Copy => libc::XDP_COPY,
-                CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
-            };
-            let wakeup = if options.need_wakeup { libc::XDP_USE_NEED_WAKEUP } else { 0 };
-            let chains = if chains.is_some() { libc::XDP_USE_SG } else { 0 };
-            copy | wakeup | chains
-        }
-    };
-    // A socket that was just closed may linger: in a child process being started, in the driver, or until a busy kernel gets to giving
-    // its queue back.
-    let deadline = Instant::now() + Duration::from_secs(1);
-    let bound = loop {
-        match bind_to(socket, flags, interface.index(), queue, shares_with) {
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            other => break other,
-        }
-    };
-    bound.map_err(|e| match e.raw_os_error() {
-        Some(libc::EBUSY) => bpf::xdp_taken(interface)
-            .unwrap_or(Error::QueueBusy { interface: interface.name().to_owned(), queue }),
-        Some(libc::EOPNOTSUPP) if options.copy == CopyMode::ZeroCopy => Error::Unsupported {
-            interface: interface.name().to_owned(),
-            what: "the driver has no zero-copy for AF_XDP: use copy mode".to_owned(),
-        },
-        // A kernel that does not know the flag.
-        Some(libc::EINVAL) if chains.is_some() => Error::Unsupported {
-            interface: interface.name().to_owned(),
-            what: format!(
-                "AF_XDP of this kernel takes no packets longer than a frame (that came with Linux 6.6): lower the MTU with \
-                 'ip link set {} mtu {}', or use af-packet",
-                interface.name(),
-                chains.unwrap_or_default()
-            ),
-        },
-        _ => {
-            Error::from_io(e, format!("binding AF_XDP to {} queue {queue}", interface.name()), "CAP_NET_RAW")
-        }
-    })
-}
-
-fn bind_to(
-    socket: BorrowedFd<'_>,
-    flags: u16,
-    index: u32,
-    queue: u32,
-    shares_with: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: flags,
-        sxdp_ifindex: index,
-        sxdp_queue_id: queue,
-        sxdp_shared_umem_fd: shares_with.map_or(0, |fd| fd.as_raw_fd() as u32),
-    };
-    let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
-    // SAFETY: the address is readable for its length.
-    if unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
-/// Whether a queue can be bound in zero-copy mode: with a memory of one page that is thrown away again.
-fn probe(index: u32, queue: u32) -> io::Result<()> {
-    use crate::frame::MemoryConfig;
-    let config =
-        MemoryConfig { frames_per_home: 2, lock: false, huge_pages: false, ..MemoryConfig::default() };
-    let memory = FrameMemory::new(&config).map_err(io::Error::other)?;
-    let socket = socket().map_err(io::Error::other)?;
-    register(socket.as_fd(), &memory).map_err(io::Error::other)?;
-    let rings = Rings::new(socket.as_fd(), 64).map_err(io::Error::other)?;
-    let bound = bind_to(socket.as_fd(), libc::XDP_ZEROCOPY, index, queue, None);
-    drop(rings);
-    drop(socket);
-    bound
 }

@@ -3,10 +3,13 @@
 use super::Device;
 use super::held::Held;
 use super::rings::{Rings, get_option, put, take};
+use super::socket::{self, Opening};
+use super::told::Told;
 use crate::bpf::claim::{METADATA_LEN, NO_HASH};
 use crate::frame::{Checksum, Frame, Meta, Pool};
 use crate::packet::OffloadSocket;
-use crate::queue::{Queue, QueueStats, send_ring, transmit_in_order};
+use crate::queue::{Outstanding, Queue, QueueStats, send_ring, transmit_in_order};
+use crate::ring::cursor::between;
 use crate::vnet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -28,6 +31,10 @@ pub struct XdpQueue {
     /// Frames to keep in the kernel's hands for receiving, and how many are there.
     fill_target: u32,
     filled: u32,
+    /// Looks in a row that found no packet while the driver asked to be told of frames.
+    dry: u32,
+    /// What the driver was told of the transmit ring, in zero copy.
+    told: Told,
     /// The first part of a packet whose last buffer has not arrived yet.
     partial: Option<Frame>,
     stats: QueueStats,
@@ -43,6 +50,8 @@ pub(super) struct Settings {
     /// Number of the queue of the interface.
     pub(super) queue: u32,
     pub(super) need_wakeup: bool,
+    /// The card itself reads and writes the frames.
+    pub(super) zero_copy: bool,
     pub(super) chains: bool,
     pub(super) busy_poll: bool,
     pub(super) hash_type: Option<fn(u32) -> u8>,
@@ -52,20 +61,21 @@ pub(super) struct Settings {
 
 impl XdpQueue {
     pub(super) fn new(
-        socket: OwnedFd,
-        rings: Rings,
-        held: Held,
+        opening: Opening,
         fill_target: u32,
         settings: Settings,
         offload: Option<OffloadSocket>,
         device: Arc<Device>,
     ) -> Self {
+        let Opening { rings, socket, held, filled } = opening;
         Self {
             rings,
             socket,
             held,
             fill_target,
-            filled: 0,
+            filled,
+            dry: 0,
+            told: Told::default(),
             partial: None,
             stats: QueueStats::default(),
             offload,
@@ -117,20 +127,34 @@ impl XdpQueue {
     }
 
     /// Tops up the fill ring, as far as there are frames.
-    pub(super) fn refill(&mut self, pool: &Pool) {
+    fn refill(&mut self, pool: &Pool) {
         let wanted = self.fill_target - self.filled;
-        let room = self.rings.fill.room(wanted).min(wanted);
-        let mut given = 0;
-        while given < room {
-            let Some(frame) = pool.alloc() else { break };
-            let Ok(address) = self.held.give(frame) else { break };
-            put(&mut self.rings.fill, address);
-            given += 1;
+        let mut given = socket::fill(&mut self.rings, &mut self.held, pool, wanted);
+        if given == 0 {
+            // What was sent meanwhile is all that there is.
+            self.reclaim();
+            given = socket::fill(&mut self.rings, &mut self.held, pool, wanted);
         }
-        if given > 0 {
-            self.rings.fill.publish();
-            self.filled += given;
-            if self.settings.need_wakeup && self.rings.fill.positions().needs_wakeup() {
+        if given == 0 {
+            return;
+        }
+        let first = self.filled == 0;
+        self.filled += given;
+        if self.settings.need_wakeup && self.rings.fill.positions().needs_wakeup() {
+            self.poll_device();
+        } else if first && self.settings.zero_copy {
+            // The driver found no frame when the socket was bound, and may not have said that it waits for some.
+            self.kick();
+        }
+    }
+
+    /// Nothing has come. A driver that ran out of frames may have said so only after frames were put into the ring, and then waits to be
+    /// told of them. Asked ever more seldom, since it may want more than there are.
+    #[inline]
+    fn look_after_fill(&mut self) {
+        if self.settings.need_wakeup && self.rings.fill.positions().needs_wakeup() {
+            self.dry = self.dry.saturating_add(1);
+            if self.dry.is_power_of_two() && self.rings.fill.pending() > 0 {
                 self.poll_device();
             }
         }
@@ -205,6 +229,12 @@ impl XdpQueue {
     fn kick(&mut self) -> bool {
         self.stats.system_calls += 1;
         let error = send_ring(self.socket.as_fd());
+        // With busy polling the call itself has the device work.
+        if error.is_none() && self.settings.zero_copy && !self.settings.busy_poll {
+            self.told.of(self.rings.transmit.end());
+        } else {
+            self.told.of_nothing();
+        }
         // "Busy" is copy mode's word for a packet that the device refused, and that is lost.
         let lost = error == Some(libc::EBUSY);
         self.stats.tx_failed += u64::from(lost);
@@ -278,6 +308,9 @@ impl Queue for XdpQueue {
         if ready > 0 {
             self.rings.receive.release();
             self.filled -= ready.min(self.filled);
+            self.dry = 0;
+        } else {
+            self.look_after_fill();
         }
         if self.filled < self.fill_target {
             self.refill(pool);
@@ -301,7 +334,9 @@ impl Queue for XdpQueue {
         self.rings.transmit.publish();
         let mut pending = self.rings.transmit.pending();
         for _ in 0..MAX_KICKS {
-            if pending == 0 || self.settings.need_wakeup && !self.rings.transmit.positions().needs_wakeup() {
+            let ring = &self.rings.transmit;
+            let awake = self.settings.need_wakeup && !ring.positions().needs_wakeup();
+            if pending == 0 || awake || self.told.knows(ring.end()) {
                 break;
             }
             let again = self.kick();
@@ -324,16 +359,29 @@ impl Queue for XdpQueue {
         Some(self.socket())
     }
 
+    fn outstanding(&self) -> Option<Outstanding> {
+        let Rings { fill, receive, transmit, completion } = &self.rings;
+        let rings = [
+            between(fill.positions()),
+            between(receive.positions()),
+            between(transmit.positions()),
+            between(completion.positions()),
+        ];
+        Some(Outstanding::of(self.held.count() as u64, u64::from(self.filled), rings))
+    }
+
     fn stats(&self) -> QueueStats {
         let mut stats = self.stats;
         // SAFETY: the statistics are plain numbers.
         let kernel: Result<libc::xdp_statistics, _> =
             unsafe { get_option(self.socket.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS) };
         if let Ok(kernel) = kernel {
-            stats.rx_no_frame += kernel.rx_fill_ring_empty_descs;
+            // In copy mode each is a packet without a frame, which counts as dropped, too. In zero-copy mode a driver looks into the fill ring
+            // when it has room, and one that finds nothing has lost nothing: what it drops then is in the card's own counters.
+            let no_frame = if self.settings.zero_copy { 0 } else { kernel.rx_fill_ring_empty_descs };
+            stats.rx_no_frame += no_frame;
             stats.rx_ring_full += kernel.rx_ring_full;
-            // A packet without frame counts as dropped, too.
-            stats.rx_bad += kernel.rx_dropped.saturating_sub(kernel.rx_fill_ring_empty_descs);
+            stats.rx_bad += kernel.rx_dropped.saturating_sub(no_frame);
             stats.tx_failed += kernel.tx_invalid_descs;
         }
         stats

@@ -49,6 +49,31 @@ impl Guest {
         Some(guest.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// As [`Guest::get`], if it is the newer one, whose cards the older one does not have.
+    pub(crate) fn newer() -> Option<MutexGuard<'static, Self>> {
+        Self::of_kind(
+            "newer",
+            "skipped, because this guest has none of these cards: crates/testnet/guest/run --newer boots one that has",
+        )
+    }
+
+    /// As [`Guest::get`], if it has two NUMA nodes.
+    pub(crate) fn numa() -> Option<MutexGuard<'static, Self>> {
+        Self::of_kind(
+            "numa",
+            "skipped, because this guest has one NUMA node: crates/testnet/guest/run --numa boots one with two",
+        )
+    }
+
+    fn of_kind(wanted: &str, otherwise: &str) -> Option<MutexGuard<'static, Self>> {
+        let guest = Self::get()?;
+        if std::env::var("FLOWLANE_GUEST_KIND").is_ok_and(|kind| kind == wanted) {
+            return Some(guest);
+        }
+        flowlane_testnet::skipped(otherwise);
+        None
+    }
+
     fn connect(path: &str) -> Self {
         let wire = UnixStream::connect(path).unwrap_or_else(|e| panic!("{path}: {e}"));
         let mut guest = Self { wire: BufReader::new(wire), number: 0, lost: None };

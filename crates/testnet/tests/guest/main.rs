@@ -1,4 +1,5 @@
-//! Links on cards that are not veth: virtio, vmxnet3 and e1000e in a guest with an older kernel.
+//! Links on cards that are not veth: virtio, vmxnet3 and e1000e in a guest with an older kernel; igb and virtio in zero copy, too, in a
+//! guest with a newer one.
 //!
 //! These tests are the peer. `crates/testnet/guest/run` boots the guest and runs them in the network namespace that holds the
 //! other ends of its cards; anywhere else they say that they are skipped. The guest does what [`guest::Guest::run`] tells it
@@ -12,5 +13,6 @@ mod card;
 mod cases;
 mod check;
 mod guest;
+mod metal;
 mod older;
 mod peer;

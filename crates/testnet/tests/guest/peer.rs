@@ -3,6 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// For an answer that is to come. A lost one fails the test, so it may be long.
@@ -46,6 +49,24 @@ pub(crate) fn datagrams(address: SocketAddr, longest: usize) {
             let n =
                 socket.recv(&mut answer).unwrap_or_else(|e| panic!("{} bytes to {address}: {e}", sent.len()));
             assert!(answer[..n] == sent, "{} bytes to {address} came back changed", sent.len());
+        }
+    }
+}
+
+/// A datagram of so many bytes for each of so many flows, all answered. A few are under way at a time, since an emulated card is slow.
+pub(crate) fn flows(address: SocketAddr, count: usize, bytes: usize) {
+    let sockets: Vec<UdpSocket> = (0..count).map(|_| connected(address)).collect();
+    let mut answer = vec![0; bytes + 1];
+    for (group, sockets) in sockets.chunks(32).enumerate() {
+        let sent: Vec<u8> = (0..bytes).map(|i| (i + group) as u8).collect();
+        for socket in sockets {
+            socket.send(&sent).unwrap();
+        }
+        for (i, socket) in sockets.iter().enumerate() {
+            let n = socket
+                .recv(&mut answer)
+                .unwrap_or_else(|e| panic!("flow {} of {count} to {address}: {e}", group * 32 + i));
+            assert!(answer[..n] == sent, "{bytes} bytes to {address} came back changed");
         }
     }
 }
@@ -106,6 +127,76 @@ pub(crate) fn burst(address: SocketAddr, each: usize) -> usize {
         }
     }
     answered
+}
+
+/// Datagrams of several flows that are sent at once; the answers wait to be read.
+#[derive(Debug)]
+pub(crate) struct Batch(Vec<UdpSocket>);
+
+impl Batch {
+    pub(crate) fn of(address: SocketAddr, flows: usize) -> Self {
+        Self((0..flows).map(|_| connected(address)).collect())
+    }
+
+    /// A datagram of each flow.
+    pub(crate) fn send(&self, bytes: usize) {
+        let datagram = vec![7; bytes];
+        self.0.iter().for_each(|socket| assert_eq!(socket.send(&datagram).unwrap(), bytes));
+    }
+
+    /// Reads so many answers of each flow.
+    pub(crate) fn receive(&self, each: usize) {
+        for (i, socket) in self.0.iter().enumerate() {
+            for number in 0..each {
+                let answer = socket.recv(&mut [0; 2048]);
+                answer.unwrap_or_else(|e| panic!("answer {number} of {each} of flow {i}: {e}"));
+            }
+        }
+    }
+}
+
+/// Datagrams to one address, some of which may be lost, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Noise {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<usize>>,
+}
+
+impl Noise {
+    /// Goes on once an answer has come.
+    pub(crate) fn to(address: SocketAddr) -> Self {
+        let sockets: Vec<UdpSocket> = (0..16).map(|_| connected(address)).collect();
+        sockets[0].send(&[7; 700]).unwrap();
+        sockets[0].recv(&mut [0; 701]).unwrap();
+        let patience = Some(Duration::from_millis(20));
+        sockets.iter().for_each(|socket| socket.set_read_timeout(patience).unwrap());
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let rounds = move || {
+            let mut answered = 0;
+            while !stopped.load(Relaxed) {
+                for socket in &sockets {
+                    // The first call may return the error of an earlier datagram.
+                    let _ = socket.send(&[7; 700]).or_else(|_| socket.send(&[7; 700]));
+                }
+                answered += sockets.iter().filter(|socket| socket.recv(&mut [0; 701]).is_ok()).count();
+            }
+            answered
+        };
+        Self { stop, thread: Some(std::thread::spawn(rounds)) }
+    }
+
+    /// Ends it: how many were answered.
+    pub(crate) fn answered(mut self) -> usize {
+        self.stop.store(true, Relaxed);
+        self.thread.take().map_or(0, |thread| thread.join().unwrap())
+    }
+}
+
+impl Drop for Noise {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+    }
 }
 
 /// Sends so many bytes over a new connection and reads them back; how long that took.

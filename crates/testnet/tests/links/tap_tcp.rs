@@ -220,9 +220,11 @@ fn streams_with_offloads_on_and_off() {
         assert_eq!((sent > 1514, received > 1514), (segmentation, segmentation));
         let far = far_behind(&near, &format!("fl-tcpf-{id}-{n}"));
         match &far {
-            None => println!("skipped the far kernel, because ethtool cannot switch the veth's offloads off"),
+            None => flowlane_testnet::skipped(
+                "skipped, because ethtool cannot switch the veth's offloads off (the far kernel)",
+            ),
             Some(far) => match captured(far, || there_and_back(far, US[0], FAR)) {
-                None => println!("skipped the capture, because tcpdump does not run"),
+                None => flowlane_testnet::skipped("skipped, because tcpdump does not run (its part only)"),
                 Some((ours, longest)) => {
                     println!("{ours} packets of ours captured, the longest {longest} bytes");
                     // Not all of them: it is stopped when it may still have some to write.

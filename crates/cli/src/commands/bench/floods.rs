@@ -146,7 +146,7 @@ impl<'a> Scene<'a> {
             self.serve(frames)?;
             self.answer_client();
         }
-        let accepted = self.server.tcp_accept(self.listener)?.context("the connection did not come")?;
+        let accepted = self.server.tcp_mut().accept(self.listener)?.context("the connection did not come")?;
         self.served.push(accepted.id);
         Ok(())
     }
@@ -186,8 +186,10 @@ impl<'a> Scene<'a> {
             while self.server.drain_output(self.now, self.pool, BURST, &mut self.out) > 0 {}
         }
         for id in &self.served {
-            if let Ok(n @ 1..) = self.server.tcp_recv(self.now, self.pool, *id, &mut buffer) {
-                self.server.tcp_send(self.now, self.pool, *id, &buffer[..n])?;
+            if let Ok(n @ 1..) =
+                self.server.with_tcp(self.now, self.pool, |tcp, cx| tcp.recv(cx, *id, &mut buffer))
+            {
+                self.server.with_tcp(self.now, self.pool, |tcp, cx| tcp.send(cx, *id, &buffer[..n]))?;
                 answers += 1;
             }
         }
@@ -223,7 +225,7 @@ impl<'a> Scene<'a> {
         let mut buffer = [1; SIZE];
         while begin.elapsed() < time {
             for id in &self.clients {
-                self.client.tcp_send(self.now, self.pool, *id, &buffer)?;
+                self.client.with_tcp(self.now, self.pool, |tcp, cx| tcp.send(cx, *id, &buffer))?;
             }
             let requests = self.client_burst();
             let due = (spent * f64::from(rate)) as usize - (self.next - first);
@@ -234,7 +236,7 @@ impl<'a> Scene<'a> {
             self.now += Duration::from_nanos(1).max(Duration::from_secs_f64(took));
             self.answer_client();
             for id in &self.clients {
-                let n = self.client.tcp_recv(self.now, self.pool, *id, &mut buffer);
+                let n = self.client.with_tcp(self.now, self.pool, |tcp, cx| tcp.recv(cx, *id, &mut buffer));
                 ensure!(n == Ok(SIZE), "a client got no answer: {n:?}");
             }
             while self.client.poll_at().is_some_and(|at| at <= self.now) {

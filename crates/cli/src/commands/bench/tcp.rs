@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use flowlane::{
     Endpoint, Host, Interface, Key, PairConfig, Protocol, Rss, Runtime, TcpConfig, TcpListener, spawn,
 };
-use flowlane_load::http::Phase;
+use flowlane_load::Phase;
 use flowlane_load::tcp::{Mode, Sources, TcpProgress, service};
 use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpOutcome, flows};
 

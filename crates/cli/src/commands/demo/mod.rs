@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::Args;
 use flowlane::{Endpoint, Host, Interface, PairConfig, Prefix, Protocol, Rss, Runtime, UdpFields, UdpSocket};
-use flowlane_load::http::Phase;
+use flowlane_load::Phase;
 use flowlane_load::{
     Aim, ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Sources, Wanted, flows,
 };
@@ -58,7 +58,7 @@ pub(crate) struct Demo {
     /// --emulated all' lists all) [default: a card that uses the key and table of its host].
     #[arg(long, value_name = "NAME")]
     card: Option<String>,
-    /// Print JSON (docs/schema/demo.json).
+    /// Print JSON.
     #[arg(long)]
     json: bool,
     /// Seed of keys and flows, for runs that repeat [default: random].

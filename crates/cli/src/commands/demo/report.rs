@@ -114,9 +114,9 @@ impl Report {
         for lane in counted.lanes(server) {
             let echoed = lane.stats.udp.sent_on_original;
             let row = Row {
-                received: lane.aligned + lane.redirected,
-                aligned: lane.aligned,
-                redirected: lane.redirected,
+                received: lane.counts.aligned + lane.counts.redirected,
+                aligned: lane.counts.aligned,
+                redirected: lane.counts.redirected,
                 dropped: lane.stats.drops.total(),
                 echoed,
                 per_second: if seconds > 0.0 { (echoed as f64 / seconds) as u64 } else { 0 },
@@ -143,7 +143,7 @@ impl Report {
             latency_ns: Percentiles::from(&outcome.total().latency.0),
             card: plan.card.as_ref().map(|emulated| CardRow {
                 known: emulated.known.clone(),
-                set_again: counted.cards.iter().map(|card| card.set_again).sum(),
+                set_again: counted.cards.iter().map(|card| card.counts.set_again).sum(),
             }),
             ok: true,
             failure: None,

@@ -12,13 +12,14 @@ use crate::say::say;
 use crate::stdout;
 use crate::steering::{random_key, seed};
 use anyhow::{Context, bail, ensure};
-use flowlane::control::{self, Answer, Asked, Listener};
+use flowlane::control::{self, Answer, Listener, Query};
 use flowlane::epair::{self, EndPlace, Ended, EpairHandle, EpairOptions, ImpairmentsView};
 use flowlane::impair::Impairments;
 use flowlane::{HashConfig, Key, Rss, UdpFields};
 use flowlane_sys::privilege;
 use flowlane_sys::tun::MOST_QUEUES;
 use flowlane_sys::words::counted;
+use rustix::process::{getpriority_process, setpriority_process};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::PathBuf;
@@ -116,11 +117,16 @@ impl Up {
         for note in opened.notes() {
             say!("flowlane: {note}");
         }
+        let usual = hurry();
         // What it takes to follow an interface into another namespace, and nothing else.
         let kept = 1 << privilege::CAP_NET_ADMIN | 1 << privilege::CAP_SYS_ADMIN;
         privilege::drop_all_but_these(kept).context("giving up privileges")?;
         let ended = events.clone();
         let pair = opened.start(move |why| drop(ended.send(Event::Ended(why))))?;
+        // The threads that are to come wait for signals and answer questions.
+        if let Some(usual) = usual {
+            let _ = setpriority_process(None, usual);
+        }
         let asked = events.clone();
         let control = listener.map(|listener| serve(listener, pair.handle(), asked)).transpose()?;
         std::thread::Builder::new()
@@ -226,14 +232,22 @@ impl Up {
     }
 }
 
+/// Has the threads that this one starts go before all others of usual priority, as the kernel's own work on the packets of a veth does (softirqs):
+/// packets do not wait for those who want to send more. The usual priority, for later; `None` where that is not permitted.
+fn hurry() -> Option<i32> {
+    const FIRST: i32 = -20;
+    let usual = getpriority_process(None).ok()?;
+    setpriority_process(None, FIRST).is_ok().then_some(usual)
+}
+
 /// Answers on the control socket.
 fn serve(listener: Listener, pair: EpairHandle, events: Sender<Event>) -> anyhow::Result<control::Documents> {
     let json = |document: serde_json::Result<Vec<u8>>| Some(document.map_err(|e| e.to_string()));
-    let answer = move |asked: Asked<'_>| -> Option<Answer> {
+    let answer = move |asked: Query<'_>| -> Option<Answer> {
         match asked {
-            Asked::Get(SHOW) => json(serde_json::to_vec(&pair.report())),
-            Asked::Post(SET, body) => Some(set(&pair, body)),
-            Asked::Post(DOWN, _) => {
+            Query::Get(SHOW) => json(serde_json::to_vec(&pair.report())),
+            Query::Post(SET, body) => Some(set(&pair, body)),
+            Query::Post(DOWN, _) => {
                 let _ = events.send(Event::Asked);
                 json(serde_json::to_vec(&pair.report()))
             }

@@ -2,7 +2,7 @@
 
 use crate::units;
 use anyhow::{Context, anyhow, bail};
-use flowlane::impair::{Chance, Cycle, Impairments, Slots};
+use flowlane::impair::{Chance, Cycle, Impairments, Slots, USUAL_LIMIT};
 use std::time::Duration;
 
 /// Bytes that may wait, at least: one packet of any length.
@@ -15,6 +15,14 @@ pub(super) const USUAL_MTU: u32 = 1500;
 const ETHERNET: u64 = 14;
 /// Seconds that the wire may be taken by one packet of the MTU: TCP gives a connection up after a minute or two.
 const SLOWEST: u64 = 10;
+
+/// Bytes that are under way within the delay at the rate, and a quarter more for the bookkeeping of short packets. Less room than that would
+/// lose packets of whoever keeps to the rate.
+fn under_way(rules: &Impairments) -> usize {
+    let nanos = u128::from(rules.delay.saturating_add(rules.jitter));
+    let bytes = nanos * u128::from(rules.rate.unwrap_or(0)) / 8_000_000_000;
+    usize::try_from(bytes + bytes / 4).unwrap_or(MOST).min(MOST)
+}
 
 /// Impairments of both directions, and more of one.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -41,7 +49,7 @@ pub(super) struct Rules {
     /// Share of packets in which one bit is flipped.
     #[arg(long, value_name = "SHARE", value_parser = chance)]
     corrupt: Option<Chance>,
-    /// Bytes that may wait in each queue and direction [default: 16Mi].
+    /// Bytes that may wait in each queue and direction [default: 16Mi, or what is under way at the rate within the delay, at most 1Gi].
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     limit: Option<usize>,
     /// Send in slots of a cycle only: 8x2ms is eight slots of 2 ms. The clock is CLOCK_TAI, so several programs agree.
@@ -85,6 +93,7 @@ impl Rules {
 
     /// Changes the impairments of both directions accordingly: those that are named, and no others. `mtu`: the larger one of the ends.
     pub(super) fn apply(&self, to: &mut [Impairments; 2], mtu: u32) -> anyhow::Result<()> {
+        let mut bounded = [self.limit.is_some(); 2];
         for direction in to.iter_mut() {
             self.change(direction, mtu)?;
         }
@@ -92,6 +101,12 @@ impl Rules {
             if let Some(text) = text {
                 let rules = Self::parse(text).with_context(|| option.to_owned())?;
                 rules.change(&mut to[direction], mtu).with_context(|| option.to_owned())?;
+                bounded[direction] |= rules.limit.is_some();
+            }
+        }
+        for (rules, bounded) in to.iter_mut().zip(bounded) {
+            if !bounded && rules.limit >= USUAL_LIMIT {
+                rules.limit = rules.limit.max(under_way(rules));
             }
         }
         Ok(())
@@ -205,6 +220,25 @@ mod tests {
         }
         // No limit.
         apply(0, 1500).unwrap();
+    }
+
+    /// Room for what is under way, unless a limit was given; never less than usual.
+    #[test]
+    fn the_limit_is_as_large_as_the_delay_needs() {
+        let limit = |text: &str| one(text).unwrap()[0].limit;
+        assert_eq!(limit("delay=1s"), USUAL_LIMIT);
+        assert_eq!(limit("delay=10ms,rate=1G"), USUAL_LIMIT);
+        // 200 ms of 10 Gbit/s are 250 MB.
+        assert_eq!(limit("delay=150ms,jitter=50ms,rate=10G"), 312_500_000);
+        assert_eq!(limit("delay=150ms,jitter=50ms,rate=10G,limit=32Mi"), 32 << 20);
+        assert_eq!(limit("delay=1h,rate=100G"), MOST);
+        // A smaller one that was given before stays.
+        let rules =
+            Rules { delay: Some(Duration::from_secs(1)), rate: Some(10_000_000_000), ..Rules::default() };
+        let small = || Impairments { limit: LEAST, ..Impairments::default() };
+        let mut both = [small(), Impairments::default()];
+        rules.apply(&mut both, 1500).unwrap();
+        assert_eq!(both.map(|rules| rules.limit), [LEAST, MOST]);
     }
 
     #[test]

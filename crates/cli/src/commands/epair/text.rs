@@ -3,6 +3,7 @@
 use crate::units::{show_count, show_nanos};
 use crate::wrap::listed;
 use flowlane::epair::{DirectionReport, EpairReport, ImpairmentsView};
+use flowlane::stats::Figures;
 use std::fmt::Write as _;
 
 /// The interfaces, and what passed each way; each queue, too, with `queues`.
@@ -62,11 +63,15 @@ fn arrows(report: &EpairReport) -> [String; 2] {
 
 /// What was counted, without what was never.
 fn counters(page: &mut String, direction: &DirectionReport) {
-    direction.total.each(&mut |name, words, value| {
-        if value > 0 || name == "packets" {
-            let _ = writeln!(page, "  {:>16} {words}", show_count(value));
+    direction.total.each(&mut |figure| {
+        if figure.value > 0 || figure.name == "packets" {
+            let _ = writeln!(page, "  {:>16} {}", show_count(figure.value), figure.text);
         }
     });
+    if direction.interface_full > 0 {
+        let full = show_count(direction.interface_full);
+        let _ = writeln!(page, "  {full:>16} dropped: interface-full, not read in time");
+    }
     if let Some(slots) = &direction.slots {
         let times = slots.late_us.map(|us| us.map_or("-".to_owned(), |us| show_nanos(u64::from(us) * 1000)));
         let [middle, most, nearly] = times;

@@ -110,6 +110,7 @@ impl Compare {
         writeln!(out, "{:<6} {:>11} {:>11} {:>8}  {:<18} B is", "", "A", "B", "B / A", "between")?;
         for c in compared {
             let finding = match (c.finding, c.metric) {
+                (Finding::NotJudged, _) if c.runs_needed.is_some() => "too few runs",
                 (Finding::NotJudged, _) => "not judged",
                 (Finding::NoDifferenceShown, _) => "no difference shown",
                 (Finding::Better, Metric::Cpu) => "cheaper",
@@ -152,7 +153,9 @@ fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<Run>> {
 fn read(path: &Path) -> anyhow::Result<Vec<Run>> {
     use std::io::Read;
     let mut text = String::new();
-    std::fs::File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    let file = std::fs::File::open(path)?;
+    flowlane::written::note_read(&file).keep();
+    file.take(LARGEST + 1).read_to_string(&mut text)?;
     ensure!(text.len() as u64 <= LARGEST, "too large for a report");
     files::runs_from_json(&text).map_err(anyhow::Error::msg)
 }
@@ -169,6 +172,7 @@ fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
     } else if let Some(late) = taken_one_after_the_other(a, b) {
         warnings.push(late);
     }
+    warnings.extend(too_few(compared));
     let late = a.iter().chain(b).filter(|r| !r.slip.kept).count();
     if late > 0 {
         warnings.push(format!("in {late} of the runs the generator did not keep its schedule"));
@@ -190,6 +194,18 @@ fn warnings(a: &[Run], b: &[Run], compared: &[Compared]) -> Vec<String> {
         warnings.push(format!("not all runs are of the same kind: {} and {}", say(first), say(other)));
     }
     warnings
+}
+
+/// How many runs would tell, where there are too few for a finding.
+fn too_few(compared: &[Compared]) -> Option<String> {
+    let all: Vec<_> = compared.iter().filter_map(|c| Some((c.metric.name(), c.runs_needed?))).collect();
+    let most = all.iter().map(|(_, n)| *n).max()?;
+    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    let fewer = if compared.len() > 1 { "; --metric with fewer metrics takes fewer" } else { "" };
+    Some(format!(
+        "runs of a side differ too much for a finding by so few of them ({}): about {most} of each would show a difference of this size{fewer}",
+        names.join(", ")
+    ))
 }
 
 /// A warning if all runs of one side were made before all of the other: a change of the machine in between then looks like a difference

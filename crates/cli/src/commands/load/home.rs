@@ -18,7 +18,7 @@ use crate::say::say;
 pub(super) struct Home {
     /// On kernel sockets: source ports whose answers come to the lane that asks, by the RSS rule of this card, near whose queues workers are
     /// bound; without a card by the rule of --key.
-    #[arg(long, value_name = "CARD", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "CARD", value_parser = crate::interface::named, num_args = 0..=1, require_equals = true)]
     home_ports: Option<Option<String>>,
 }
 

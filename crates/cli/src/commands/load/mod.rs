@@ -1,20 +1,24 @@
 //! `flowlane load`: traffic from many clients on any link, with latencies that count from the intended send time.
 
 mod compare;
+mod find;
 mod home;
 mod http;
 mod near;
+mod reach;
+mod side;
 mod tcp;
 mod udp;
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Subcommand;
 use flowlane::metrics::steering::{self, QueueSteering};
+use flowlane::zone;
 use flowlane_load::report::Usage;
 use flowlane_load::resolve::resolve;
 
+use self::reach::Named;
 use crate::interrupt::Interrupt;
 use crate::output::Watch;
 use crate::units::show_count;
@@ -39,8 +43,8 @@ impl Load {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Http(http) => http.run(),
-            Self::Udp(udp) => udp.run(),
-            Self::Tcp(tcp) => tcp.run(),
+            Self::Udp(mut udp) => udp.run(),
+            Self::Tcp(mut tcp) => tcp.run(),
             Self::Compare(compare) => compare.run(),
         }
     }
@@ -85,18 +89,21 @@ fn rate_in_words(per_second: u64, poisson: bool) -> String {
     format!("{law} {}/s", show_count(per_second))
 }
 
-/// Parses `ADDRESS:PORT` or `HOST:PORT`; of a name's addresses it takes the first IPv4 address, or else the first.
-fn target(text: &str) -> Result<SocketAddr, String> {
+/// Parses `ADDRESS:PORT` or `HOST:PORT`.
+fn target(text: &str) -> Result<Named, String> {
+    if text.starts_with('[') && text.contains('%') {
+        return Ok(Named(vec![zone::parse(text)?]));
+    }
     if let Ok(address) = text.parse() {
-        return Ok(address);
+        return Ok(Named(vec![address]));
     }
     let named =
         text.rsplit_once(':').filter(|(host, port)| !host.contains(':') && port.parse::<u16>().is_ok());
     let Some((host, port)) = named.filter(|(host, _)| !host.is_empty()) else {
-        return Err("ADDRESS:PORT, as 10.11.2.1:7 or [fd00::1]:7, or HOST:PORT".into());
+        return Err("ADDRESS:PORT, as 10.11.2.1:7, [fd00::1]:7 or [fe80::1%eth0]:7, or HOST:PORT".into());
     };
     let port = port.parse().map_err(|_| format!("'{port}' is not a port number"))?;
-    let found = resolve(host, port).map_err(|e| format!("'{host}' cannot be resolved: {e}"))?;
-    let first = found.iter().find(|a| a.is_ipv4()).or(found.first());
-    first.copied().ok_or_else(|| format!("'{host}' has no address"))
+    let mut found = resolve(host, port).map_err(|e| format!("'{host}' cannot be resolved: {e}"))?;
+    found.dedup();
+    if found.is_empty() { Err(format!("'{host}' has no address")) } else { Ok(Named(found)) }
 }

@@ -9,22 +9,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use flowlane::link::{LinkSpec, OpenError};
 use flowlane::{
-    Bucket, BucketMap, HashConfig, Host, Idle, Indirection, Interface, Io, Key, OpenLink, Prefix, Rss,
-    StartError, TcpConfig, Toeplitz, TunnelConfig, UdpFields,
+    Bucket, BucketMap, HashConfig, Host, Indirection, Io, Key, OpenLink, Prefix, Rss, StartError, TcpConfig,
+    Toeplitz, UdpFields,
 };
 use flowlane_load::{Aim, ClientRange, Wanted};
 
 use super::home::Home;
-use crate::address::{self, with_network};
+use super::side::{Side, Ways, key};
+use crate::address;
 use crate::instruments::{Instruments, Looked};
-use crate::io::{IoOption, Work};
+use crate::io::Work;
 use crate::link::{self, give_up_privileges};
 use crate::reassembly::Limits;
-use crate::steering::{self, Wish, Workers};
-use crate::tunnel::TunnelSpec;
+use crate::steering;
 
 /// Our end of the link.
 #[derive(Debug, Args)]
@@ -32,18 +32,9 @@ pub(super) struct Near {
     /// Link: kernel (kernel sockets), tap:NAME, af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3], switch:NAME/PORT or pcap:IN,OUT.
     #[arg(long, default_value = "kernel")]
     pub(super) link: LinkSpec,
-    /// Our addresses on the link, each with its prefix length: 10.11.2.2/24[,...].
-    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = with_network)]
-    addr: Vec<Prefix>,
-    /// Default router, one for each address family.
-    #[arg(long, value_delimiter = ',')]
-    gateway: Vec<IpAddr>,
-    /// Tunnel: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN and optionally ,vni=N ,key=N ,mtu=N with KIND ipip, 6in4, 4in6, 6in6, gre,
-    /// gretap, vxlan or geneve (docs/tunnels.md). Packets to a target in the network of addr go through it. May be repeated.
-    #[arg(long, value_name = "TUNNEL")]
-    tunnel: Vec<TunnelSpec>,
-    /// Limits of reassembly in each lane, separated by commas: datagrams=N, fragments=N, bytes=N, per-datagram=N, strangers=N
-    /// (docs/fragments.md).
+    #[command(flatten)]
+    ways: Ways,
+    /// Limits of reassembly in each lane, separated by commas: datagrams=N, fragments=N, bytes=N, per-datagram=N, strangers=N.
     #[arg(long, value_name = "LIMITS")]
     reassembly: Option<Limits>,
     /// Client addresses, the sources of the traffic: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].
@@ -53,18 +44,7 @@ pub(super) struct Near {
     #[arg(long)]
     routed: bool,
     #[command(flatten)]
-    workers: Workers,
-    /// RSS key of our side: microsoft, symmetric or hexadecimal [default: a random one].
-    #[arg(long, value_parser = key)]
-    key: Option<Key>,
-    /// 802.1Q VLAN, 1 to 4094 [default: untagged].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
-    vlan: Option<u16>,
-    #[command(flatten)]
-    io: IoOption,
-    /// What idle workers do [default: sleep on kernel sockets, else adaptive].
-    #[arg(long, value_enum)]
-    idle: Option<IdleKind>,
+    side: Side,
     /// Seed of keys, flows and send times, for runs that repeat [default: random].
     #[arg(long)]
     seed: Option<u64>,
@@ -79,7 +59,7 @@ pub(super) struct Run<'a> {
     pub(super) name: &'a str,
     /// The target.
     pub(super) target: SocketAddr,
-    /// How our side is steered.
+    /// How our side is steered. `udp`: the load is one of datagrams.
     pub(super) rss: &'a Arc<Rss>,
     /// The client addresses.
     pub(super) clients: &'a [ClientRange],
@@ -109,56 +89,30 @@ pub(super) struct AimOptions {
     target_buckets: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum IdleKind {
-    /// Poll without pause: most exact, uses the whole core.
-    Spin,
-    /// Poll for a short time, then sleep.
-    Adaptive,
-    /// Sleep at once, without polling.
-    Sleep,
-}
-
-/// A key by name or in hexadecimal.
-fn key(text: &str) -> Result<Key, flowlane_rss::KeyError> {
-    match text {
-        "microsoft" => Ok(Key::MICROSOFT),
-        "symmetric" => Ok(Key::symmetric()),
-        _ => Key::from_hex(text),
-    }
-}
-
 impl Near {
+    /// The target as this end of the link reaches it.
+    pub(super) fn towards(&self, target: SocketAddr) -> anyhow::Result<SocketAddr> {
+        if self.is_kernel() { Ok(target) } else { address::on_ours(&self.link, target) }
+    }
+
     /// Refuses options with which `target` cannot be reached.
     pub(super) fn check(&self, target: SocketAddr, home: &Home) -> anyhow::Result<()> {
-        let workers = self.workers();
-        ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
+        self.side.checked_workers(Some(&self.link))?;
         self.instruments.check(self.link.is_kernel())?;
         ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
         if self.link.is_kernel() {
-            address::for_kernel(target.ip())?;
-            home.check(true, self.key.as_ref())?;
+            address::for_kernel(target)?;
+            home.check(true, self.side.key.as_ref())?;
             return self.check_kernel(target.ip(), home.is_wanted());
         }
         home.check(false, None)?;
-        ensure!(!self.addr.is_empty(), "--addr: {} needs addresses of our own, as 10.11.2.2/24", self.link);
-        let target = target.ip();
-        let all = || self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses));
-        let near = |ip: IpAddr| all().any(|a| a.contains(ip));
-        if let Some(TunnelSpec(t)) = self.tunnel.iter().find(|t| all().all(|a| a.address() != t.0.local)) {
-            bail!("--tunnel: local={} is none of our addresses (--addr)", t.local);
-        }
-        if let Some(ours) = all().find(|a| a.address() == target) {
-            bail!("the target {target} is our own address {ours}");
-        }
-        if let Some(far) = self.gateway.iter().find(|g| !near(**g)) {
-            bail!("--gateway {far} is in none of our networks (--addr)");
-        }
         ensure!(
-            near(target) || self.gateway.iter().any(|g| g.is_ipv4() == target.is_ipv4()),
-            "{target} is in none of our networks (--addr): give a --gateway"
+            !self.ways.addr.is_empty(),
+            "--addr: {} needs addresses of our own, as 10.11.2.2/24",
+            self.link
         );
-        Ok(())
+        self.ways.check_tunnels()?;
+        self.ways.check_target(target.ip())
     }
 
     /// Refuses options that kernel sockets do not have.
@@ -169,19 +123,19 @@ impl Near {
             self.link
         );
         ensure!(
-            self.addr.is_empty(),
+            self.ways.addr.is_empty(),
             "--addr: kernel sockets have the kernel's addresses; name a --link, or give --clients"
         );
-        ensure!(self.gateway.is_empty(), "--gateway: the kernel has its own routes; name a --link");
-        ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
+        self.ways.check_kernel()?;
+        self.side.check_kernel()?;
         ensure!(
-            self.tunnel.is_empty(),
+            self.ways.tunnel.is_empty(),
             "--tunnel: the kernel has its own tunnels (ip link add ...); name a --link"
         );
         ensure!(self.reassembly.is_none(), "--reassembly: the kernel has limits of its own; name a --link");
         ensure!(!self.routed, "--routed: the kernel has its own routes; name a --link");
         ensure!(
-            key_means || self.key.is_none(),
+            key_means || self.side.key.is_none(),
             "--key: the kernel's sockets are not steered by us; name a --link, or choose source ports by it (--home-ports)"
         );
         if let Some(range) = self.clients.iter().find(|c| c.is_ipv4() != target.is_ipv4()) {
@@ -202,7 +156,7 @@ impl Near {
 
     /// Whether workers poll shortly before a send time, for exactness.
     pub(super) fn exact(&self) -> bool {
-        !matches!((self.idle, self.is_kernel()), (Some(IdleKind::Sleep), _) | (None, true))
+        self.side.exact(self.is_kernel())
     }
 
     /// The client addresses, checked: answers to them must come back to us.
@@ -212,70 +166,40 @@ impl Near {
         }
         if self.clients.is_empty() {
             return Ok(self
+                .ways
                 .addresses_towards(target.ip())
                 .iter()
                 .map(|a| ClientRange::from(a.address()))
                 .collect());
         }
         for range in &self.clients {
-            for (what, address) in
-                std::iter::once(("target", target.ip())).chain(self.gateway.iter().map(|g| ("gateway", *g)))
-            {
-                ensure!(!range.contains(address), "--clients {range} contains the {what} {address}");
+            self.ways.check_clients(range, target.ip(), self.routed)?;
+            if let Some(gateway) = self.ways.gateway.iter().find(|g| range.contains(**g)) {
+                bail!("--clients {range} contains the gateway {gateway}");
             }
-            let near = self.addresses_towards(target.ip()).iter().any(|a| range.is_within(a));
-            ensure!(
-                near || self.routed || !self.gateway.is_empty(),
-                "--clients {range} is not within our networks (--addr), so answers would not come back; if the far \
-                 side has a route to it, add --routed"
-            );
         }
         Ok(self.clients.clone())
     }
 
-    /// The tunnel that leads to the target.
-    fn tunnel_towards(&self, target: IpAddr) -> Option<usize> {
-        self.tunnel.iter().position(|t| t.0.addresses.iter().any(|a| a.contains(target)))
-    }
-
-    /// Our addresses on the way to the target: the tunnel's, if it is in one.
-    fn addresses_towards(&self, target: IpAddr) -> &[Prefix] {
-        self.tunnel_towards(target).map_or(&self.addr, |i| &self.tunnel[i].0.addresses)
-    }
-
     /// Bytes that a tunnel adds to a packet to the target.
     pub(super) fn overhead(&self, target: IpAddr) -> usize {
-        self.tunnel_towards(target).map_or(0, |i| self.tunnel[i].0.overhead())
+        self.ways.tunnel_towards(target).map_or(0, |i| self.ways.tunnel[i].0.overhead())
     }
 
     /// How our side is steered.
-    pub(super) fn rss(&self, fields: UdpFields, home: &Home) -> anyhow::Result<Arc<Rss>> {
-        if let Some(rss) = home.rss(self.workers())? {
-            return Ok(Arc::new(rss));
-        }
-        let wish = Wish {
-            of: self.workers.rss_of(),
-            workers: self.workers(),
-            key: self.key,
-            udp_4tuple: fields == UdpFields::Four,
-            ours: &[],
-            seed: self.seed,
-        };
-        match steering::by_card(Some(&self.link), &wish)? {
-            Some(rss) => Ok(Arc::new(rss)),
-            None => Ok(Arc::new(steering::rss(self.workers(), fields, self.key, self.seed)?)),
-        }
+    pub(super) fn rss(&self, fields: UdpFields, udp: bool, home: &Home) -> anyhow::Result<Arc<Rss>> {
+        self.side.rss(Some(&self.link), (fields, udp), home, self.seed)
     }
 
     /// By what kernel sockets are served. `tcp`: the load is one of connections.
     pub(super) fn io(&self, tcp: bool) -> anyhow::Result<Io> {
         let work = if tcp { Work::Connections } else { Work::Datagrams };
-        self.io.of(&self.link, self.is_kernel(), "load udp", work)
+        self.side.io.of(&self.link, self.is_kernel(), "load udp", work)
     }
 
     /// Number of workers.
     pub(super) fn workers(&self) -> usize {
-        self.workers.count(Some(&self.link))
+        self.side.workers(Some(&self.link))
     }
 
     /// The seed given, or a random one.
@@ -295,48 +219,33 @@ impl Near {
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
         let Run { name, target, rss, clients, tcp, frames, io, descriptors, home } = run;
-        let idle = match (self.idle, self.is_kernel()) {
-            (Some(IdleKind::Spin), _) => Idle::Spin,
-            (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(std::time::Duration::ZERO),
-            _ => Idle::default(),
-        };
-        let mut builder = self.workers.builder(Some(&self.link)).idle(idle).io(io);
-        if let Some(seed) = self.seed {
-            builder = builder.seed(seed);
-        }
+        let mut builder = self.side.builder(Some(&self.link), self.is_kernel(), io, self.seed);
         if let Some(frames) = frames {
             builder = builder.frames(frames);
         }
+        let recorders = self.instruments.records.open()?;
         if self.is_kernel() {
             more_descriptors(descriptors, "connections or flows")?;
             let host = home.apply(Host::kernel("load", rss.clone(), main), &mut builder);
-            let host = builder.host(host);
+            let host = builder.host(recorders.of(host));
             builder.before_start(give_up_privileges);
-            return Ok((self.instruments.run(builder, name)?, host));
+            return Ok((self.instruments.run(builder, name, (host, recorders))?, host));
         }
         let claimed: Vec<Prefix> = clients.iter().flat_map(ClientRange::prefixes).collect();
-        let through = self.tunnel_towards(target.ip());
+        let through = self.ways.tunnel_towards(target.ip());
         let (claimed, inside) = if through.is_some() { (Vec::new(), claimed) } else { (claimed, Vec::new()) };
-        let ours: Vec<Prefix> =
-            self.addr.iter().map(|a| Prefix::host(a.address())).chain(claimed.iter().copied()).collect();
-        let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
-        let mut host = Host::new("load", rss.clone(), main)
+        let (interface, ours) = self.ways.interface(claimed, self.side.vlan);
+        let host = Host::new("load", rss.clone(), main)
             .interface(interface)
             .tcp(tcp)
             .reassembly(self.reassembly.unwrap_or_default().0);
-        for (i, TunnelSpec(tunnel)) in self.tunnel.iter().enumerate() {
-            let claimed = if through == Some(i) { inside.clone() } else { Vec::new() };
-            host = host.tunnel(TunnelConfig { claimed, ..tunnel.clone() });
-        }
-        for gateway in &self.gateway {
-            host = host.gateway(*gateway);
-        }
-        let host = builder.host(host);
+        let host = self.ways.add_to(host, |i| if through == Some(i) { inside.clone() } else { Vec::new() });
+        let host = builder.host(recorders.of(host));
         self.link.fit_frames(&mut builder);
-        let open = check(link::open(self.link.clone(), &ours, self.vlan, rss));
+        let open = check(link::open(self.link.clone(), &ours, self.side.vlan, rss));
         link::put_on(&mut builder, host, &self.link, open);
         builder.before_start(give_up_privileges);
-        Ok((self.instruments.run(builder, name)?, host))
+        Ok((self.instruments.run(builder, name, (host, recorders))?, host))
     }
 }
 

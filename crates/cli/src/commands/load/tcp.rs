@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
-use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields};
+use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
 use flowlane_load::report::{About, PoolAbout, Usage};
 use flowlane_load::tcp::{Mode, Sources, TcpCounts};
@@ -14,6 +14,7 @@ use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, Threshold, fl
 
 use super::home::Home;
 use super::near::{AimOptions, Near, Run, aim};
+use super::reach::{NOWHERE, Named};
 use super::{EVERY, Start, alignment, arrivals, rate_in_words};
 use crate::drops;
 use crate::fast_open;
@@ -30,7 +31,10 @@ const MOST_COOKIES: u128 = 1 << 16;
 #[derive(Debug, Args)]
 pub(crate) struct Tcp {
     /// Target: ADDRESS:PORT, with IPv6 addresses in brackets, or HOST:PORT.
-    #[arg(value_parser = super::target)]
+    #[arg(value_name = "TARGET", value_parser = super::target)]
+    named: Named,
+    /// The one of its addresses that is used.
+    #[arg(skip = NOWHERE)]
     target: SocketAddr,
     #[command(flatten)]
     near: Near,
@@ -136,10 +140,16 @@ impl ModeName {
 
 impl Tcp {
     /// Runs the load.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&mut self) -> anyhow::Result<()> {
+        let target = if self.near.is_kernel() {
+            self.named.choose(true)
+        } else {
+            self.named.choose_by(|target| self.near.check(target, &self.home).is_ok())
+        };
+        self.target = self.near.towards(target)?;
         self.check()?;
         let _made = self.outputs.check(&["all"])?;
-        let rss = self.near.rss(UdpFields::Two, &self.home)?;
+        let rss = self.near.rss(UdpFields::Two, false, &self.home)?;
         let clients = self.near.clients(self.target)?;
         let mut config = self.plan(&rss, &clients)?;
         let connections = config.connections;
@@ -169,7 +179,7 @@ impl Tcp {
         watch.end();
         let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
-        self.outputs.write(&outcome.run(About {
+        let run = outcome.run(About {
             started: start.at,
             phases: timeline::shown(load.phases()),
             usage,
@@ -180,7 +190,8 @@ impl Tcp {
             thresholds: self.outputs.thresholds(),
             failure: self.failure(&outcome.counts, outcome.interrupted),
             ..about
-        }))
+        });
+        self.outputs.write(&run, &interrupt)
     }
 
     /// Frames for the data of many connections in flight and waiting to be read; SYN modes need none.
@@ -203,7 +214,7 @@ impl Tcp {
             return if interrupted { None } else { failure() };
         }
         let why = if counts.refused > 0 { "refuses: is a service on this port?" } else { "does not answer" };
-        Some(format!("{} {why} ({} connections tried)", self.target, show_count(counts.begun)))
+        Some(format!("{} {why} ({} connections tried)", zone::show(self.target), show_count(counts.begun)))
     }
 
     /// Whether connections that were made did nothing of what they are for.
@@ -223,7 +234,7 @@ impl Tcp {
         let (failed, begun) = (show_count(failed), show_count(begun));
         Some(format!(
             "{} {what} nothing: does 'flowlane serve {service}' have this port? ({failed} of {begun} connections failed)",
-            self.target
+            zone::show(self.target)
         ))
     }
 
@@ -251,7 +262,7 @@ impl Tcp {
         if self.fast_open {
             more.insert("fast-open".to_owned(), "the request goes with the SYN".to_owned());
         }
-        let targets = vec![self.target.to_string()];
+        let targets = vec![zone::show(self.target).to_string()];
         About {
             pools: vec![PoolAbout {
                 name: "all".into(),

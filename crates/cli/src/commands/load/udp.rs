@@ -10,13 +10,14 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::impair::{Cycle, Edges, Slots};
-use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields};
+use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
 use flowlane_load::report::{About, PoolAbout, Usage};
 use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Sources, flows, timeline};
 
 use super::home::Home;
 use super::near::{AimOptions, Near, Run, aim, fits};
+use super::reach::{NOWHERE, Named};
 use super::{EVERY, Start, alignment, arrivals};
 use crate::drops;
 use crate::interrupt::Interrupt;
@@ -35,7 +36,10 @@ const MAX_PAYLOAD: usize = 65_507;
 #[derive(Debug, Args)]
 pub(crate) struct Udp {
     /// Target: ADDRESS:PORT, with IPv6 addresses in brackets, or HOST:PORT.
-    #[arg(value_parser = super::target)]
+    #[arg(value_name = "TARGET", value_parser = super::target)]
+    named: Named,
+    /// The one of its addresses that is used.
+    #[arg(skip = NOWHERE)]
     target: SocketAddr,
     #[command(flatten)]
     near: Near,
@@ -94,10 +98,16 @@ pub(crate) struct Udp {
 
 impl Udp {
     /// Runs the load.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&mut self) -> anyhow::Result<()> {
+        let target = if self.near.is_kernel() {
+            self.named.choose(false)
+        } else {
+            self.named.choose_by(|target| self.near.check(target, &self.home).is_ok())
+        };
+        self.target = self.near.towards(target)?;
         self.check()?;
         let _made = self.outputs.check(&["all"])?;
-        let rss = self.near.rss(fields(self.udp_4tuple), &self.home)?;
+        let rss = self.near.rss(fields(self.udp_4tuple), true, &self.home)?;
         let clients = self.near.clients(self.target)?;
         let mut config = self.plan(&rss, &clients)?;
         let interrupt = Interrupt::listen()?;
@@ -135,7 +145,7 @@ impl Udp {
         if let Some(kept) = kept_in_words(&load.edges()) {
             about.setup.more.insert("slots kept".into(), kept);
         }
-        self.outputs.write(&outcome.run(About {
+        let run = outcome.run(About {
             started: start.at,
             phases: timeline::shown(&phases),
             usage,
@@ -145,7 +155,8 @@ impl Udp {
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
             ..about
-        }))
+        });
+        self.outputs.write(&run, &interrupt)
     }
 
     /// Checks the arguments by themselves.
@@ -234,7 +245,7 @@ impl Udp {
             let (cycle, slot, guard) = (slots.cycle(), slots.slot(), units::show_nanos(slots.guard()));
             more.push(("slots", format!("slot {slot} of {cycle}, guard {guard}")));
         }
-        let targets = vec![self.target.to_string()];
+        let targets = vec![zone::show(self.target).to_string()];
         About {
             pools: vec![PoolAbout {
                 name: "all".into(),

@@ -1,11 +1,12 @@
 //! `flowlane rss`: how cards steer packets.
 //!
-//! Commands about a card: its settings (`show`), one flow on it (`why`), its packets against its settings (`check`), and restoring settings
-//! (`restore`). Commands without a card: where a packet goes and why (`hash`), which addresses or ports reach a bucket (`plan`), whether
+//! Commands about a card: its settings (`show`), one flow on it (`why`), its packets against its settings (`check`), its queues for
+//! Prometheus (`export`), making queues, interrupts and the rest fit together (`tune`), and restoring settings (`restore`). Commands without a card: where a packet goes and why (`hash`), which addresses or ports reach a bucket (`plan`), whether
 //! a key is useful (`key`), and learning the rule of an emulated card (`learn`). They compute with the crate `flowlane-rss`, as the workers
 //! do, so what they print is what a run does; they need no privileges.
 
 mod check;
+mod export;
 mod hash;
 mod key;
 mod learn;
@@ -13,6 +14,7 @@ mod plan;
 mod restore;
 mod show;
 pub(crate) mod steering;
+mod tune;
 mod way;
 mod why;
 mod words;
@@ -34,8 +36,12 @@ pub(crate) enum Rss {
     Why(why::Why),
     /// Check on sampled packets whether they take the configured way; if not, show why and how to fix it.
     Check(check::Check),
-    /// Restore the RSS settings of a card that a killed run left changed.
+    /// Make queues, hash fields, table, interrupts, XPS, RPS and RFS of a card fit together; without --apply, show what would change.
+    Tune(tune::Tune),
+    /// Restore what 'rss tune' changed of a card, and the RSS settings that a killed run left changed.
     Restore(restore::Restore),
+    /// Serve packets and bytes of the queues of cards to Prometheus, or print them once.
+    Export(export::Export),
     /// Learn the hash and table of a card from where it puts packets.
     Learn(Box<learn::Learn>),
     /// Send probes for 'rss learn --far-probes' on another machine.
@@ -51,7 +57,9 @@ impl Rss {
             Self::Show(command) => command.run(),
             Self::Why(command) => command.run(),
             Self::Check(command) => command.run(),
+            Self::Tune(command) => command.run(),
             Self::Restore(command) => command.run(),
+            Self::Export(command) => command.run(),
             Self::Learn(command) => command.run(),
             Self::Probes(command) => command.run(),
         }

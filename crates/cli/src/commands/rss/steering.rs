@@ -80,8 +80,13 @@ impl Steering {
         match self.key.as_deref() {
             None => "microsoft, for want of --key; serve and load take a fresh one then".to_owned(),
             Some("random") => "a fresh one, which nobody else has".to_owned(),
-            Some(text) if text.len() <= 72 => text.to_owned(),
-            Some(text) => format!("{}... ({} bytes)", &text[..48], text.len() / 2),
+            Some(name @ ("microsoft" | "symmetric")) => name.to_owned(),
+            // Digits without what separated them. A text that is no key has been refused.
+            Some(text) => match text.parse::<Key>() {
+                Ok(key) if key.as_bytes().len() <= 36 => key.to_string(),
+                Ok(key) => format!("{}... ({} bytes)", &key.to_string()[..48], key.as_bytes().len()),
+                Err(_) => text.to_owned(),
+            },
         }
     }
 

@@ -7,14 +7,15 @@ use crate::stdout;
 use crate::units;
 use anyhow::{Context, bail};
 use flowlane::control::{Additions, CountView};
-use flowlane::{Host, ListenOptions};
+use flowlane::{Host, ListenOptions, written};
 use flowlane_http::h1::{Limits, MAX_FIELDS};
 use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
 use flowlane_http::tls::{Alpn, Identity, ServerTls};
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -128,6 +129,12 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     }
     let plan = Plan::tcp(Service::Http, a.tcp)?;
     let alpn = if a.no_http2 { Alpn::Http1 } else { Alpn::Both };
+    for file in [&a.cert, &a.key_file].into_iter().flatten() {
+        // What cannot be opened is said by whoever reads it.
+        if let Ok(read) = File::open(file) {
+            written::note_read(&read).keep();
+        }
+    }
     let identity = match (a.cert, a.key_file) {
         (Some(certificates), Some(key)) => Some(Identity::Files { certificates, key }),
         _ if a.tls => {
@@ -141,7 +148,8 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     let tls = identity.map(|identity| ServerTls::new(&identity, alpn)).transpose()?;
     match (&a.write_cert, &tls) {
         (Some(path), Some(tls)) => {
-            std::fs::write(path, tls.certificate_pem()).with_context(|| path.display().to_string())?;
+            write_certificate(path, &tls.certificate_pem())
+                .with_context(|| format!("--write-cert {}", path.display()))?;
         }
         (Some(_), None) => bail!("--write-cert: there is no certificate without --tls or --cert"),
         (None, _) => {}
@@ -267,6 +275,15 @@ impl Http {
     }
 }
 
+/// Writes the certificate for clients, never over a file that is read here, such as its key.
+fn write_certificate(path: &Path, pem: &str) -> io::Result<()> {
+    let mut file = written::open_for_writing(path, 0o644)?;
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    file.write_all(pem.as_bytes())
+}
+
 fn document(kind: &str, counts: &Counts, open: u64) -> Value {
     let mut document = json!({"version": 1, "kind": kind, "connections-open": open});
     for (name, _, value) in counts.each_count() {
@@ -292,5 +309,22 @@ mod tests {
         for bad in ["", "1s", "1s,", "1s,1s", "1s,2s", "1s,0s", "x,y"] {
             assert!(bad.parse::<Stalls>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_certificate_is_not_written_over_the_key_that_is_read() {
+        let dir = std::env::temp_dir().join(format!("flowlane-cert-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (key, other) = (dir.join("key.pem"), dir.join("cert.pem"));
+        std::fs::write(&key, "precious").unwrap();
+        std::fs::write(&other, "something older and longer").unwrap();
+        let noted = written::note_read(&File::open(&key).unwrap());
+        let refused = write_certificate(&key, "PEM").unwrap_err();
+        assert!(refused.to_string().contains("reads"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&key).unwrap(), "precious");
+        write_certificate(&other, "PEM").unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "PEM");
+        drop(noted);
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

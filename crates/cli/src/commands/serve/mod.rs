@@ -18,9 +18,7 @@ mod tcp;
 mod udp;
 
 use crate::exit::Missed;
-use crate::flow_log::FlowLog;
 use crate::interrupt;
-use crate::ipfix::{Collector, Opened};
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::say::say;
 use anyhow::{Context, anyhow, bail};
@@ -28,7 +26,7 @@ use flowlane::control::{self, Control, Metrics, WebPage};
 use flowlane::rebalance::Rebalancer;
 use flowlane::stats::Report;
 use flowlane::watchdog::Watchdog;
-use flowlane::{FlowRecords, Handle, Host, Runtime, SocketError};
+use flowlane::{BindError, Handle, Host, ListenError, Runtime, SocketError};
 use flows::Flows;
 use http::Http;
 use plan::{FromKernel, Plan};
@@ -196,9 +194,8 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     }
     builder = builder.task_budget(plan.watches.task_budget).perf_events(plan.watches.perf_events);
     let host = own.host(plan, flows.clone(), events.clone());
-    let exporter = plan.ipfix.as_ref().map(open_exporter).transpose()?;
-    let log_queue = plan.flow_log.as_ref().map(|_| FlowLog::queue());
-    let host = builder.host(recorded(host, exporter.as_ref().map(Opened::records), log_queue.as_ref()));
+    let recorders = plan.instruments.records.open()?;
+    let host = builder.host(recorders.of(host));
     link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, &plan.discovery);
     builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
     let (runtime, capture) = plan.instruments.start(builder)?;
@@ -231,14 +228,10 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
         .map(|policy| Rebalancer::start(runtime.handle(), policy.policy(), PERIOD))
         .transpose()
         .context("starting a thread")?;
-    let exporter = exporter
-        .map(|exporter| exporter.start(runtime.handle().now()))
-        .transpose()
-        .context("starting a thread")?;
     let watching = plan.watches.watchdog.map(|limit| watchdog(limit, plan.watches.ends));
     let watching =
         watching.map(|dog| dog.start(runtime.handle())).transpose().context("starting a thread")?;
-    let log = open_log(plan, &runtime.handle(), log_queue)?;
+    let recording = recorders.start(&runtime.handle())?;
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &happened)?;
     if waited {
@@ -263,32 +256,13 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     if let Some(capture) = capture {
         capture.end();
     }
-    let total = report.total(host);
-    let in_lanes = total.tcp.flow_records_lost + total.udp.flow_records_lost;
-    let exported = exporter.map(|exporter| exporter.end(in_lanes));
-    let logged = log.map(|log| log.end(in_lanes));
-    show.summary(&report, host, began.elapsed(), &Extras { moved, exported, logged })?;
+    let recorded = recording.end(&report, host);
+    show.summary(&report, host, began.elapsed(), &Extras { moved, recorded })?;
     own.summary(&report, host)?;
     if let Some(flows) = &flows {
         show.flows(&flows.list())?;
     }
     all_served(&report)
-}
-
-/// A host whose records of flows go to the exporter, to the log, or to both.
-fn recorded(host: Host, exported: Option<&FlowRecords>, logged: Option<&FlowRecords>) -> Host {
-    match (exported, logged) {
-        (Some(exported), Some(logged)) => host.flows(&exported.clone().and(logged)),
-        (Some(records), None) | (None, Some(records)) => host.flows(records),
-        (None, None) => host,
-    }
-}
-
-/// Starts the log of connections, after privileges were given up: what can be written now can be written later.
-fn open_log(plan: &Plan, handle: &Handle, queue: Option<FlowRecords>) -> anyhow::Result<Option<FlowLog>> {
-    let Some((target, queue)) = plan.flow_log.as_ref().zip(queue) else { return Ok(None) };
-    let log = FlowLog::start(queue, target, handle.now());
-    log.map(Some).map_err(|e| anyhow!("--flow-log {target}: {e}"))
 }
 
 /// From here on a second ^C or SIGTERM ends the process at once.
@@ -313,11 +287,6 @@ fn watchdog(limit: Duration, ends: bool) -> Watchdog {
         say!("flowlane: {stall}{}", no_trace.chain(trace).collect::<String>());
     });
     if ends { dog.ends_process(STALLED) } else { dog }
-}
-
-/// Opens the socket of the exporter.
-fn open_exporter(to: &Collector) -> anyhow::Result<Opened> {
-    Opened::new(to).map_err(|e| anyhow!("--ipfix {to}: {e}"))
 }
 
 /// An error if lanes failed during the run. A failed lane printed a line when it happened, and stopped serving.
@@ -354,6 +323,10 @@ fn not_opened(plan: &Plan, error: SocketError) -> anyhow::Error {
                 plan.port
             )
         }
+        SocketError::Listen(ListenError::InUse) | SocketError::Bind(BindError::InUse) => {
+            let port = plan.port;
+            anyhow!("--port {port}: another program has it ('ss -lnp sport = {port}' names it)")
+        }
         _ => anyhow::Error::from(error).context("opening the sockets"),
     }
 }
@@ -372,7 +345,7 @@ fn announce(plan: &Plan, links: &[String], listeners: &str) {
     let mut addresses: Vec<String> =
         plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
     let mut link = if links.is_empty() { plan.link.to_string() } else { links.join(" and ") };
-    if let Some(FromKernel(address)) = plan.from_kernel {
+    if let Some(FromKernel(address, _)) = plan.from_kernel {
         addresses = address.iter().map(IpAddr::to_string).collect();
         link = format!("kernel sockets, targets over {link}");
     }

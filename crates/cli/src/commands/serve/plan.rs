@@ -6,12 +6,10 @@ use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
 use crate::fast_open;
-use crate::flow_log::Target;
 use crate::instruments::Instruments;
 use crate::io::{IoOption, Work};
-use crate::ipfix::Collector;
 use crate::reassembly::Limits;
-use crate::steering::{self, RssOption, Wish};
+use crate::steering::{self, RssOption, SteeringOptions};
 use crate::tunnel::TunnelSpec;
 use crate::units;
 use anyhow::{Context, bail, ensure};
@@ -32,12 +30,12 @@ use std::time::Duration;
 /// Arguments of every service.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Link: kernel (kernel sockets; the default of http and relay), kernel:NAME (the same, for the packets of this card: docs/kernel.md), tap:NAME,
+    /// Link: kernel (kernel sockets; the default), kernel:NAME (the same, with workers near the queues of this card), tap:NAME,
     /// af-packet:NAME[,offload], af-xdp:NAME[,copy][,offload][,queues=0-3], switch:NAME/PORT or pcap:IN,OUT.
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSpec>,
     /// Our addresses, each with its prefix length: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets: one address of the machine
-    /// [default: all of them].
+    /// [default: all of them]; a link-local one may have its interface, as fe80::1%eth0.
     #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',')]
     addr: Vec<Address>,
     /// Default router, one for each address family.
@@ -52,11 +50,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
     /// Tunnel that ends here: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN and optionally ,vni=N ,key=N ,mtu=N with KIND ipip, 6in4, 4in6,
-    /// 6in6, gre, gretap, vxlan or geneve (docs/tunnels.md). May be repeated.
+    /// 6in6, gre, gretap, vxlan or geneve. May be repeated.
     #[arg(long, value_name = "TUNNEL")]
     tunnel: Vec<TunnelSpec>,
-    /// Limits of reassembly in each lane, separated by commas: datagrams=N, fragments=N, bytes=N, per-datagram=N, strangers=N
-    /// (docs/fragments.md).
+    /// Limits of reassembly in each lane, separated by commas: datagrams=N, fragments=N, bytes=N, per-datagram=N, strangers=N.
     #[arg(long, value_name = "LIMITS")]
     reassembly: Option<Limits>,
     #[command(flatten)]
@@ -69,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HOW", value_enum, help_heading = "Steering")]
     steer: Option<SteerKind>,
     /// With kernel sockets, poll the card's queues for so long before a worker sleeps, at most 10ms: shorter waits for processor time. Needs
-    /// Linux 6.9 (docs/kernel.md).
+    /// Linux 6.9.
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Steering")]
     busy_poll: Option<Duration>,
     #[command(flatten)]
@@ -100,14 +97,6 @@ pub(crate) struct Arguments {
     /// Count datagrams or connections by flow; print the list at the end and on SIGUSR1.
     #[arg(long, short = 'd')]
     flows: bool,
-    /// Send records of TCP connections and UDP flows to this collector, as IPFIX over UDP: one at their end (UDP: after 15 s of silence, or
-    /// ,idle=TIME), and while they stand one each minute, or what ,active=TIME says, or none with ,active=off (docs/flows.md).
-    #[arg(long, value_name = "HOST:PORT")]
-    ipfix: Option<Collector>,
-    /// Write a record of each TCP connection and UDP flow that has ended to Parquet files: FILE.parquet makes FILE-0001.parquet and so on, each finished
-    /// after every=5m or size=64Mi, at most max=1Gi in all (FILE.parquet,every=1m; docs/flows.md).
-    #[arg(long, value_name = "FILE.parquet")]
-    flow_log: Option<Target>,
     #[command(flatten)]
     instruments: Instruments,
     /// Serve /metrics for Prometheus over HTTP at this address, or at this port of 127.0.0.1.
@@ -116,7 +105,7 @@ pub(crate) struct Arguments {
     /// Serve a web page that shows lanes, rates, drops and times as they are, at this address, or at this port of 127.0.0.1.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address::listening)]
     web: Option<SocketAddr>,
-    /// Say which worker has not turned for this long, where it is, and why [default: 1s, if given without a value] (docs/watchdog.md).
+    /// Say which worker has not turned for this long, where it is, and why [default: 1s, if given without a value].
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "1s", value_parser = units::duration, help_heading = "Watching")]
     watchdog: Option<Duration>,
     /// End with exit code 3 when the watchdog finds a worker that stands still.
@@ -125,7 +114,7 @@ pub(crate) struct Arguments {
     /// Time for which a task may hold its worker before 'stat' names it; 0s names none.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = units::duration, help_heading = "Watching")]
     task_budget: Duration,
-    /// Count cycles, instructions, cache misses and events of the kernel for each worker, for 'stat --perf' (docs/stat.md).
+    /// Count cycles, instructions, cache misses and events of the kernel for each worker, for 'stat --perf'.
     #[arg(long, help_heading = "Watching")]
     perf_events: bool,
     /// Print JSON, one document on each line.
@@ -283,7 +272,7 @@ fn look_at(card: &str, steer: Steer) -> anyhow::Result<Option<String>> {
     let unset = around.transmit.iter().filter(|q| q.xps_cpus.as_ref().is_none_or(Cpus::is_empty)).count();
     Ok((unset > 0).then(|| {
         format!(
-            "XPS is not set on {unset} of {}: answers leave by any of them (docs/kernel.md)",
+            "XPS is not set on {unset} of {}: answers leave by any of them ('flowlane rss show' says how to set it)",
             counted(around.transmit.len(), "transmit queue")
         )
     }))
@@ -299,9 +288,9 @@ enum IdleKind {
     Adaptive,
 }
 
-/// Clients that come by kernel sockets: to this address of the machine, or to all of them.
+/// Clients that come by kernel sockets: to this address of the machine, or to all of them; and the address's zone, if it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FromKernel(pub(super) Option<IpAddr>);
+pub(crate) struct FromKernel(pub(super) Option<IpAddr>, pub(super) u32);
 
 /// A service whose arguments have been checked.
 #[derive(Debug)]
@@ -309,6 +298,8 @@ pub(super) struct Plan {
     pub(super) service: Service,
     pub(super) link: LinkSpec,
     pub(super) addresses: Vec<Prefix>,
+    /// In which zone a link-local address of kernel sockets is; 0 if that was not said.
+    pub(super) zone: u32,
     pub(super) tunnels: Vec<TunnelConfig>,
     pub(super) reassembly: ReassemblyConfig,
     pub(super) gateways: Vec<IpAddr>,
@@ -332,10 +323,6 @@ pub(super) struct Plan {
     pub(super) rebalance: Option<PolicyKind>,
     /// Control socket, flows, capture.
     pub(super) instruments: Instruments,
-    /// Where records of flows go.
-    pub(super) ipfix: Option<Collector>,
-    /// Files of records of flows.
-    pub(super) flow_log: Option<Target>,
     pub(super) idle: Idle,
     pub(super) pinning: Pinning,
     pub(super) interval: Option<Duration>,
@@ -353,19 +340,13 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(service: Service, arguments: Arguments) -> anyhow::Result<Self> {
         let mut a = arguments;
-        let link = match a.link.clone() {
-            Some(link) => link,
-            // The web server and the relay use kernel sockets by default, as others do.
-            None if matches!(service, Service::Http | Service::Relay | Service::RelayUdp) => {
-                LinkSpec::Kernel(None)
-            }
-            None => bail!(
-                "--link: give kernel for ordinary sockets, or a link of our own: tap:NAME, af-packet:NAME, af-xdp:NAME"
-            ),
-        };
+        // Ordinary sockets, as with other servers.
+        let link = a.link.clone().unwrap_or(LinkSpec::Kernel(None));
         let addresses = if link.is_kernel() {
             check_kernel(&a)?;
-            a.addr.iter().try_for_each(|addr| address::for_kernel(addr.prefix().address()))?;
+            check_records(service, &a)?;
+            let ours = |a: &Address| address::ours_for_kernel(a.prefix().address(), a.zone());
+            a.addr.iter().try_for_each(|addr| ours(addr).context("--addr"))?;
             // The kernel has put fragments together before it looks for a socket, so ports are always there.
             a.steering.udp_4tuple = true;
             a.addr.iter().map(|addr| addr.prefix()).collect()
@@ -394,15 +375,16 @@ impl Plan {
         };
         let ours = [("--slots", a.steering.slots.is_some()), ("--buckets", a.buckets.is_some())];
         let ours: Vec<&str> = ours.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
-        let wish = Wish {
+        let options = SteeringOptions {
             of: a.rss.rss.clone(),
             workers,
             key: a.steering.named_key()?,
             udp_4tuple: a.steering.udp_4tuple,
+            udp: !service.is_tcp(),
             ours: &ours,
             seed: None,
         };
-        let rss = match steering::by_card(Some(&link), &wish)? {
+        let rss = match steering::by_card(Some(&link), &options)? {
             Some(rss) => rss,
             None => {
                 let to_move = a.rebalance.map(|_| (workers * BUCKETS_TO_MOVE).next_power_of_two());
@@ -414,6 +396,7 @@ impl Plan {
             service,
             link,
             addresses,
+            zone: a.addr.first().map_or(0, |addr| addr.zone()),
             tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
             reassembly: a.reassembly.unwrap_or_default().0,
             gateways: a.gateway,
@@ -436,8 +419,6 @@ impl Plan {
             grace: a.grace,
             flows: a.flows,
             instruments: a.instruments,
-            ipfix: a.ipfix,
-            flow_log: a.flow_log,
             metrics: a.metrics,
             web: a.web,
             watches,
@@ -489,7 +470,7 @@ impl Plan {
         R: Future<Output = Result<(), SocketError>> + Send + 'static,
     {
         if self.link.is_kernel() {
-            return Host::kernel("server", self.rss.clone(), main).steer(self.steer);
+            return Host::kernel("server", self.rss.clone(), main).steer(self.steer).zone(self.zone);
         }
         let interface =
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
@@ -502,7 +483,7 @@ impl Plan {
 
     /// The address to bind to; `None` for all of ours.
     pub(super) fn bind(&self) -> Option<IpAddr> {
-        if let Some(FromKernel(address)) = self.from_kernel {
+        if let Some(FromKernel(address, _)) = self.from_kernel {
             return address;
         }
         self.addresses.first().filter(|_| self.link.is_kernel()).map(Prefix::address)
@@ -550,13 +531,20 @@ fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
     if !a.tunnel.is_empty() {
         bail!("--tunnel: with kernel sockets the kernel's tunnels are used (ip link add ... type gre)");
     }
-    if let Some(collector) = &a.ipfix {
-        bail!("--ipfix {collector}: with kernel sockets flows are the kernel's; use a link of ours");
-    }
-    if let Some(target) = &a.flow_log {
-        bail!("--flow-log {target}: with kernel sockets flows are the kernel's; use a link of ours");
-    }
     a.discovery.check_kernel()
+}
+
+/// Refuses records of flows where none would be made: a server's UDP socket on kernel sockets is one for all peers.
+fn check_records(service: Service, a: &Arguments) -> anyhow::Result<()> {
+    if matches!(service, Service::UdpEcho | Service::UdpDiscard)
+        && let Some(option) = a.instruments.records.given()
+    {
+        bail!(
+            "{option}: a UDP server on kernel sockets has one socket for all its peers, and the kernel does not count \
+             by peer; use a link of ours (--link af-packet:NAME, ...)"
+        );
+    }
+    Ok(())
 }
 
 fn check_addresses(addresses: &[Prefix]) -> anyhow::Result<()> {

@@ -11,9 +11,9 @@ use crate::units;
 use crate::wrap::listed;
 use anyhow::{Context, bail, ensure};
 use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
-use flowlane::stack_stats::Counters;
+use flowlane::stats::Figures;
 use flowlane::stats::{RelayCounts, Report, TargetStats};
-use flowlane::{Bind, Host, ListenOptions, Prefix, Steer, TcpListener, UdpSocket};
+use flowlane::{Bind, Host, ListenOptions, Prefix, Steer, TcpListener, UdpSocket, zone};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(crate) struct RelayArguments {
     /// Relay UDP: each client's flow has a socket of its own to one of the targets.
     #[arg(long, help_heading = "Relay")]
     udp: bool,
-    /// Where connections go: 10.0.0.2:80 or [fd00::2]:80. May be repeated, for one of several targets (docs/relay.md).
+    /// Where connections go: 10.0.0.2:80, [fd00::2]:80 or, link-local, [fe80::2%eth0]:80. May be repeated, for one of several targets (--balance).
     #[arg(long, value_name = "ADDR:PORT", required = true, value_delimiter = ',', value_parser = target, help_heading = "Relay")]
     to: Vec<SocketAddr>,
     /// Reach targets by kernel sockets, though clients come over a link of ours.
@@ -90,11 +90,13 @@ fn via(text: &str) -> Result<Via, String> {
 /// The value of `--from`.
 fn from(text: &str) -> Result<FromKernel, String> {
     if text == "kernel" {
-        return Ok(FromKernel(None));
+        return Ok(FromKernel(None, 0));
     }
-    let address = text.strip_prefix("kernel:").and_then(|address| address.parse().ok());
-    let address = address.ok_or("must be kernel, or kernel: and an address of this machine")?;
-    Ok(FromKernel(Some(address)))
+    let address =
+        text.strip_prefix("kernel:").ok_or("must be kernel, or kernel: and an address of this machine")?;
+    let (ip, zone) = zone::parse_ip(address)?;
+    address::ours_for_kernel(ip, zone).map_err(|e| e.to_string())?;
+    Ok(FromKernel(Some(ip), zone))
 }
 
 /// Values of `--proxy-out`.
@@ -106,9 +108,7 @@ enum Version {
 
 /// A target, as it is given.
 fn target(text: &str) -> Result<SocketAddr, String> {
-    let at: SocketAddr = text
-        .parse()
-        .map_err(|_| "give an address and a port, such as 10.0.0.2:80 or [fd00::2]:80".to_owned())?;
+    let at = zone::parse(text)?;
     let ip = at.ip();
     let broadcast = matches!(ip, std::net::IpAddr::V4(v4) if v4.is_broadcast());
     if at.port() == 0 || ip.is_unspecified() || ip.is_multicast() || broadcast {
@@ -210,7 +210,7 @@ fn check_udp(a: &RelayArguments) -> anyhow::Result<()> {
 fn check_target(plan: &Plan, to: SocketAddr, by_kernel: bool) -> anyhow::Result<()> {
     let ours = |ip| plan.addresses.iter().map(Prefix::address).any(|a| a == ip);
     let all = match plan.from_kernel {
-        Some(FromKernel(address)) => address.is_none_or(|address| address == to.ip()),
+        Some(FromKernel(address, _)) => address.is_none_or(|address| address == to.ip()),
         None => plan.link.is_kernel() && plan.addresses.is_empty(),
     };
     // An address of this machine can be bound.
@@ -218,7 +218,7 @@ fn check_target(plan: &Plan, to: SocketAddr, by_kernel: bool) -> anyhow::Result<
         ours(to.ip()) && plan.from_kernel.is_none() || all && std::net::UdpSocket::bind((to.ip(), 0)).is_ok();
     ensure!(to.port() != plan.port || !own, "--to {to}: is the relay itself (see --port)");
     if plan.link.is_kernel() || by_kernel {
-        address::for_kernel(to.ip()).with_context(|| format!("--to {to}"))?;
+        address::for_kernel(to).context("--to")?;
     } else {
         let family = plan.addresses.iter().any(|a| a.address().is_ipv4() == to.is_ipv4());
         ensure!(family, "--to {to}: none of our addresses (--addr) is of its family");
@@ -265,7 +265,7 @@ impl Relaying {
     /// Gives a host on a link of ours kernel sockets, too, if one side has those. Clients come to the lanes of their flows.
     fn beside(&self, plan: &Plan, host: Host) -> Host {
         match (plan.from_kernel, self.by_kernel) {
-            (Some(_), _) => host.beside_kernel().steer(Steer::Hash),
+            (Some(FromKernel(_, zone)), _) => host.beside_kernel().steer(Steer::Hash).zone(zone),
             (None, true) => host.beside_kernel(),
             (None, false) => host,
         }
@@ -398,7 +398,7 @@ impl Relaying {
 const SAID: [&str; 6] =
     ["up", "connections", "to-target-bytes", "to-client-bytes", "client-resets", "target-resets"];
 
-fn object(counters: &impl Counters) -> Value {
+fn object(counters: &impl Figures) -> Value {
     let mut object = json!({});
     counters.each(&mut |c| object[c.name] = json!(c.value));
     object

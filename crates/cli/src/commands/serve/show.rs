@@ -5,8 +5,7 @@
 
 use super::Service;
 use super::flows::List;
-use crate::flow_log::Logged;
-use crate::ipfix::Exported;
+use crate::recorders::Recorded;
 use crate::stdout;
 use crate::{drops, steering};
 use flowlane::metrics::steering as arrivals;
@@ -22,10 +21,8 @@ use std::time::Duration;
 pub(super) struct Extras<'a> {
     /// What was done to balance the load, and by which policy.
     pub(super) moved: Option<(&'a str, Counts)>,
-    /// What became of the records for a collector.
-    pub(super) exported: Option<Exported>,
-    /// And of those for files.
-    pub(super) logged: Option<Logged>,
+    /// What became of records of flows.
+    pub(super) recorded: Recorded,
 }
 
 /// The printer.
@@ -112,8 +109,8 @@ impl Work {
             work.received += since(&|l| unit.received(l));
             work.sent += since(&|l| unit.sent(l));
             work.dropped += since(&drops::of_lane);
-            work.redirected += since(&|l| l.redirected);
-            work.frames += since(&|l| l.aligned + l.redirected);
+            work.redirected += since(&|l| l.counts.redirected);
+            work.frames += since(&|l| l.counts.aligned + l.counts.redirected);
         }
         let own = |w: &WorkerReport| drops::of_worker(w) - w.lanes.iter().map(drops::of_lane).sum::<u64>();
         let then = before.workers.iter().find(|w| w.worker == worker.worker).map_or(u64::MAX, own);
@@ -210,7 +207,7 @@ impl Show {
         report: &Report,
         host: usize,
         took: Duration,
-        &Extras { moved, exported, logged }: &Extras<'_>,
+        &Extras { moved, recorded }: &Extras<'_>,
     ) -> io::Result<()> {
         let mut out = stdout::lock();
         if self.json {
@@ -219,25 +216,16 @@ impl Show {
                 "policy": policy, "rounds": counts.rounds, "unanswered": counts.unanswered,
                 "moves": counts.moves, "failed": counts.failed,
             })));
-            summary["ipfix"] = json!(exported.map(|exported| json!({
+            summary["ipfix"] = json!(recorded.exported.map(|exported| json!({
                 "sent": exported.sent, "refused": exported.refused, "lost": exported.lost,
             })));
-            summary["flow-log"] = json!(logged.map(|logged| json!({
+            summary["flow-log"] = json!(recorded.logged.map(|logged| json!({
                 "written": logged.written, "files": logged.files, "failed": logged.failed, "lost": logged.lost,
             })));
             writeln!(out, "{summary}")?;
         } else {
-            if let Some(Exported { sent, refused, lost }) = exported {
-                let more = [(refused, "refused by the system"), (lost, "lost for lack of room")];
-                let more = more.iter().filter(|(count, _)| *count > 0);
-                let more: String = more.map(|(count, why)| format!(", {count} {why}")).collect();
-                writeln!(out, "ipfix: {sent} records of flows sent{more}")?;
-            }
-            if let Some(Logged { written, files, failed, lost }) = logged {
-                let more = [(failed, "could not be written"), (lost, "lost for lack of room")];
-                let more = more.iter().filter(|(count, _)| *count > 0);
-                let more: String = more.map(|(count, why)| format!(", {count} {why}")).collect();
-                writeln!(out, "flow log: {written} records of flows in {files} files{more}")?;
+            for line in recorded.lines() {
+                writeln!(out, "{line}")?;
             }
             if let Some((policy, counts)) = moved {
                 let Counts { moves, failed, .. } = counts;
@@ -254,8 +242,8 @@ impl Show {
         let [received, sent] = self.unit.columns();
         let bucket = |lane: &&LaneReport| {
             let mut bucket = json!({
-                "bucket": lane.bucket, "worker": lane.worker, "aligned": lane.aligned,
-                "redirected": lane.redirected, "dropped": drops::of_lane(lane),
+                "bucket": lane.bucket, "worker": lane.worker, "aligned": lane.counts.aligned,
+                "redirected": lane.counts.redirected, "dropped": drops::of_lane(lane),
             });
             bucket[received] = json!(self.unit.received(lane));
             bucket[sent] = json!(self.unit.sent(lane));
@@ -266,8 +254,8 @@ impl Show {
         let card = report.cards.iter().find(|card| card.host == host);
         let card = card.map(|card| {
             json!({
-                "slots-moved": card.slots_moved, "refused": card.refused, "followed": card.followed,
-                "set-again": card.set_again, "strayed": card.strayed.map(Strayed::words),
+                "slots-moved": card.counts.slots_moved, "refused": card.counts.refused, "followed": card.counts.followed,
+                "set-again": card.counts.set_again, "strayed": card.strayed.map(Strayed::words),
             })
         });
         let mut summary = json!({
@@ -293,15 +281,16 @@ impl Show {
         let ([received, sent], steering) = (self.unit.columns(), report.steering(host));
         writeln!(out, "in {}:", self.unit.name())?;
         // Of kernel sockets, connections and some datagrams are counted, where workers are bound to processors.
-        let steered = steering.received > 0 || lanes.iter().any(|lane| lane.aligned + lane.redirected > 0);
+        let steered = steering.received > 0
+            || lanes.iter().any(|lane| lane.counts.aligned + lane.counts.redirected > 0);
         let last = if steered { "    aligned" } else { "" };
         writeln!(out, "{:>6} {:>6} {received:>14} {sent:>14} {:>14}{last}", "bucket", "worker", "dropped")?;
         for lane in &lanes {
-            let frames = lane.aligned + lane.redirected;
+            let frames = lane.counts.aligned + lane.counts.redirected;
             let share = match frames {
                 _ if !steered => String::new(),
                 0 => format!("{:>11}", "-"),
-                _ => format!("{:>9.1} %", lane.aligned as f64 / frames as f64 * 100.0),
+                _ => format!("{:>9.1} %", lane.counts.aligned as f64 / frames as f64 * 100.0),
             };
             writeln!(
                 out,
@@ -316,12 +305,14 @@ impl Show {
         if steered {
             write!(out, "{}", arrivals::table(&arrivals::queues(report, host)))?;
         }
-        if let Some(card) = report
-            .cards
-            .iter()
-            .find(|card| card.host == host)
-            .and_then(|c| steering::card_in_words([c.slots_moved, c.refused, c.followed, c.set_again]))
-        {
+        if let Some(card) = report.cards.iter().find(|card| card.host == host).and_then(|c| {
+            steering::card_in_words([
+                c.counts.slots_moved,
+                c.counts.refused,
+                c.counts.followed,
+                c.counts.set_again,
+            ])
+        }) {
             writeln!(out, "card: {card}")?;
         }
         for drop in &drops {
@@ -367,8 +358,8 @@ fn aligned(aligned: u64, frames: u64) -> String {
 /// The share of frames that arrived on the worker of their bucket; of a host on kernel sockets that of connections and datagrams.
 fn alignment(lanes: &[&LaneReport], steering: &SteeringStats) -> f64 {
     let counted = |of: fn(&LaneReport) -> u64| lanes.iter().map(|lane| of(lane)).sum::<u64>();
-    match counted(|lane| lane.aligned + lane.redirected) {
-        all if steering.received == 0 && all > 0 => counted(|lane| lane.aligned) as f64 / all as f64,
+    match counted(|lane| lane.counts.aligned + lane.counts.redirected) {
+        all if steering.received == 0 && all > 0 => counted(|lane| lane.counts.aligned) as f64 / all as f64,
         _ => steering.alignment(),
     }
 }

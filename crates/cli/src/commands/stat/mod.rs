@@ -5,6 +5,7 @@
 //! `-R` their flows; each also has a long name. Without any of them an overview of workers and lanes is shown. With `--interval` the
 //! first report has totals, later ones have rates.
 
+mod frames;
 mod rates;
 mod tcp_words;
 mod text;

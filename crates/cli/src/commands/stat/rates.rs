@@ -2,7 +2,7 @@
 
 use flowlane::control::ReportView;
 use flowlane::metrics::steering::QueueSteering;
-use flowlane::stats::PerfReport;
+use flowlane::stats::{Figures, Kind, PerfReport};
 
 /// The later report with each counter replaced by its change per second. `None` if the reports are from different processes.
 pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<ReportView> {
@@ -31,41 +31,19 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
         rate(&mut stream.queued, old.queued);
         rate(&mut stream.handled, old.handled);
         rate(&mut stream.sent, old.sent);
-        let (meeting, old) = (&mut stream.meeting, &old.meeting);
-        rate(&mut meeting.rung, old.rung);
-        rate(&mut meeting.woke, old.woke);
-        rate(&mut meeting.woken, old.woken);
-        rate(&mut meeting.waited, old.waited);
-        rate(&mut meeting.held_back, old.held_back);
-        rate(&mut meeting.room_waits, old.room_waits);
-        rate(&mut meeting.frames_sent_home, old.frames_sent_home);
-        rate(&mut meeting.frames_came_home, old.frames_came_home);
+        rise(&mut stream.meeting, &old.meeting, rate);
     }
     for (host, old) in rates.rss.hosts.iter_mut().zip(&before.rss.hosts) {
-        rate(&mut host.steering.received, old.steering.received);
-        rate(&mut host.steering.aligned, old.steering.aligned);
-        rate(&mut host.steering.redirected, old.steering.redirected);
-        rate(&mut host.steering.misdirected, old.steering.misdirected);
-        rate(&mut host.steering.foreign_hash, old.steering.foreign_hash);
+        rise(&mut host.steering, &old.steering, rate);
         arrivals(&mut host.arrivals, &old.arrivals, rate);
         if let (Some(card), Some(old)) = (&mut host.card, &old.card) {
-            rate(&mut card.slots_moved, old.slots_moved);
-            rate(&mut card.refused, old.refused);
-            rate(&mut card.followed, old.followed);
-            rate(&mut card.set_again, old.set_again);
+            rise(&mut card.counts, &old.counts, rate);
         }
     }
     for (worker, old) in rates.workers.workers.iter_mut().zip(&before.workers.workers) {
-        let (time, old) = (&mut worker.time, &old.time);
-        rate(&mut time.receive, old.receive);
-        rate(&mut time.stack, old.stack);
-        rate(&mut time.tasks, old.tasks);
-        rate(&mut time.netisr, old.netisr);
-        rate(&mut time.transmit, old.transmit);
-        rate(&mut time.looking, old.looking);
-        rate(&mut time.asleep, old.asleep);
-    }
-    for (worker, old) in rates.workers.workers.iter_mut().zip(&before.workers.workers) {
+        rise(&mut worker.turns, &old.turns, rate);
+        rise(&mut worker.time, &old.time, rate);
+        rise(&mut worker.pool, &old.pool, rate);
         for (queue, old) in worker.queues.iter_mut().zip(&old.queues) {
             for (name, value) in &mut queue.counters {
                 rate(value, old.counters.get(name).copied().unwrap_or(0));
@@ -83,12 +61,20 @@ pub(super) fn per_second(before: &ReportView, after: &ReportView) -> Option<Repo
             let Some(old) = same.find(|l| l.bucket == lane.bucket) else { continue };
             rate(&mut lane.delivered, old.delivered);
             rate(&mut lane.sent, old.sent);
-            rate(&mut lane.aligned, old.aligned);
-            rate(&mut lane.redirected, old.redirected);
+            rise(&mut lane.counts, &old.counts, rate);
             rate(&mut lane.dropped, old.dropped);
         }
     }
     Some(rates)
+}
+
+/// Each counter of a group; what is no counter stays as it is now.
+fn rise<G: Figures>(now: &mut G, then: &G, rate: impl Fn(&mut u64, u64)) {
+    now.each_with(then, &mut |kind, now, then| {
+        if kind == Kind::Count {
+            rate(now, then);
+        }
+    });
 }
 
 /// How frames arrived on each queue.

@@ -112,11 +112,11 @@ fn fill(line: &str, values: &BTreeMap<String, u64>, told: &mut BTreeSet<String>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flowlane::stack_stats::{Counters, TcpStats};
+    use flowlane::stack_stats::{Figures, TcpStats};
 
     fn values() -> BTreeMap<String, u64> {
         let mut values = BTreeMap::new();
-        Counters::each(&TcpStats::default(), &mut |c| {
+        Figures::each(&TcpStats::default(), &mut |c| {
             values.insert(c.name.to_owned(), 0);
         });
         values

@@ -1,12 +1,12 @@
 //! Reports as text, in the columns and words of `netstat` where they exist there.
 
-use super::{tcp_words, times, watched};
+use super::{frames, tcp_words, times, watched};
 use crate::steering;
 use flowlane::KernelStats;
 use flowlane::control::{ArrivalView, NetisrView, ReportView, SocketRow, SocketsView, StatsHost, StatsView};
 use flowlane::metrics::steering as arrivals;
-use flowlane::stack_stats::{CountersRef, LaneStats};
-use flowlane::stats::{RelayStats, TargetStats};
+use flowlane::stack_stats::LaneStats;
+use flowlane::stats::{Figures, RelayStats, TargetStats};
 use flowlane_sys::words::counted;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ pub(super) fn groups() -> Vec<&'static str> {
 
 /// Names and words of every group's counters of a host, in the order of display.
 fn words(host: &StatsHost) -> Vec<(&str, Vec<(&'static str, &'static str)>)> {
-    fn of(group: &dyn CountersRef) -> Vec<(&'static str, &'static str)> {
+    fn of(group: &dyn Figures) -> Vec<(&'static str, &'static str)> {
         let mut counters = Vec::new();
         group.each(&mut |c| counters.push((c.name, c.text)));
         counters
@@ -62,8 +62,19 @@ pub(super) fn protocols(
             writeln!(out, "host {}", host.host)?;
         }
         let words = words(host);
+        // What the kernel keeps to itself would be zeros here.
+        let kernels = host.protocols.contains_key(KERNEL);
         for (group, counters) in words.iter().filter(|(name, _)| only.is_none_or(|only| is_group(name, only)))
         {
+            if kernels && only.is_some() && !host.protocols.contains_key(*group) {
+                writeln!(
+                    out,
+                    "{group}: {}'s sockets are the kernel's, which counts for all programs: nstat -a",
+                    host.host
+                )?;
+                continue;
+            }
+            let hide_zeros = hide_zeros || (kernels && !is_group(group, KERNEL) && !is_group(group, RELAY));
             let values = host.protocols.get(*group).unwrap_or(&none);
             if hide_zeros && values.values().all(|value| *value == 0) {
                 continue;
@@ -268,7 +279,7 @@ fn states(out: &mut impl Write, sockets: &SocketsView) -> io::Result<()> {
 pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<()> {
     let i = &report.instance;
     writeln!(out, "{}, process {}, up {:.1} s", i.name, i.pid, i.uptime_ms as f64 / 1000.0)?;
-    for host in &report.rss.hosts {
+    for (host, counters) in report.rss.hosts.iter().zip(&report.stats.hosts) {
         let s = &host.steering;
         let alignment = if s.received == 0 { 100.0 } else { s.aligned as f64 * 100.0 / s.received as f64 };
         writeln!(
@@ -279,22 +290,28 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
             counted(host.table.len(), "slot"),
             host.types.join(" "),
         )?;
-        writeln!(
-            out,
-            "{}: {}, alignment {alignment:.1} %, {} misdirected",
-            host.host,
-            counted(s.received as usize, "frame"),
-            s.misdirected,
-        )?;
+        match counters.protocols.get(KERNEL) {
+            Some(kernel) => writeln!(out, "{}: {}", host.host, on_kernel_sockets(kernel))?,
+            None => writeln!(
+                out,
+                "{}: {}, alignment {alignment:.1} %, {} misdirected",
+                host.host,
+                counted(s.received as usize, "frame"),
+                s.misdirected,
+            )?,
+        }
         if s.foreign_hash > 0 {
             let hashes = counted(s.foreign_hash as usize, "foreign hash");
             writeln!(out, "{}: {hashes}, so hashes are computed", host.host)?;
         }
-        if let Some(card) = host
-            .card
-            .as_ref()
-            .and_then(|c| steering::card_in_words([c.slots_moved, c.refused, c.followed, c.set_again]))
-        {
+        if let Some(card) = host.card.as_ref().and_then(|c| {
+            steering::card_in_words([
+                c.counts.slots_moved,
+                c.counts.refused,
+                c.counts.followed,
+                c.counts.set_again,
+            ])
+        }) {
             writeln!(out, "{}: card: {card}", host.host)?;
         }
         if !host.links.is_empty() {
@@ -304,6 +321,9 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
         if !host.arrivals.is_empty() {
             write!(out, "\n{}", arrivals::table(&host.arrivals))?;
         }
+    }
+    for change in &report.rss.changed {
+        writeln!(out, "{change}")?;
     }
     writeln!(
         out,
@@ -320,18 +340,40 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
                 lane.bucket,
                 lane.delivered,
                 lane.sent,
-                lane.aligned,
-                lane.redirected,
+                lane.counts.aligned,
+                lane.counts.redirected,
                 lane.dropped,
             )?;
         }
     }
+    frames::table(&mut out, &report.workers)?;
     times::table(&mut out, &report.workers)?;
     watched::long_tasks(&mut out, &report.workers.workers)?;
     if let Some(dog) = &report.watchdog {
         watched::watchdog(&mut out, dog)?;
     }
     lost(&mut out, report)
+}
+
+/// What is known of a host on kernel sockets, which shows no frames; of alignment only where workers are bound to processors.
+fn on_kernel_sockets(counters: &BTreeMap<String, u64>) -> String {
+    let of = |name: &str| counters.get(name).copied().unwrap_or(0);
+    let mut words = vec!["kernel sockets".to_owned()];
+    let mut add = |n: u64, one: &str, what: &str| {
+        if n > 0 {
+            words.push(format!("{}{what}", counted(n as usize, one)));
+        }
+    };
+    add(of("accepted"), "connection", " accepted");
+    add(of("connected"), "connection", " opened");
+    add(of("datagrams-received"), "datagram", " received");
+    add(of("datagrams-sent"), "datagram", " sent");
+    let (aligned, elsewhere) = (of("aligned"), of("elsewhere"));
+    if aligned + elsewhere > 0 {
+        let share = aligned as f64 * 100.0 / (aligned + elsewhere) as f64;
+        words.push(format!("{share:.1} % on their worker's processor"));
+    }
+    words.join(", ")
 }
 
 /// Losses outside the lanes: a line for each counter that is not zero.
@@ -356,8 +398,8 @@ fn lost(out: &mut impl Write, report: &ReportView) -> io::Result<()> {
                 }
             }
         }
-        if w.move_overflow > 0 {
-            let count = w.move_overflow;
+        if w.pool.move_overflow > 0 {
+            let count = w.pool.move_overflow;
             writeln!(
                 out,
                 "worker {}: {count} packets arrived for a moving lane that already held too many",

@@ -8,6 +8,7 @@ use flowlane::control::{self, AddressesView, ConfigView};
 use flowlane::switch::{PortView, SwitchView};
 
 use super::Name;
+use crate::wrap::{WIDTH, listed};
 
 /// Show a running switch: its ports, what they counted and dropped, its VLANs.
 #[derive(Debug, clap::Args)]
@@ -49,12 +50,14 @@ impl Show {
         if view.lost_news > 0 {
             writeln!(out, "{} news between workers found no room", view.lost_news)?;
         }
-        print_vlans(&mut out, &view)?;
+        for (vid, members) in &view.groups {
+            writeln!(out, "{}", folded(&format!("vlangroup {vid} members"), members))?;
+        }
         if let Some(mirror) = &view.mirror {
             writeln!(out, "mirror {mirror}")?;
         }
         for (vlan, group, ports) in &view.listeners {
-            writeln!(out, "vlan {vlan}  {group}  {ports}")?;
+            writeln!(out, "{}", folded(&format!("vlan {vlan}  {group} "), ports))?;
         }
         for (vlan, family, who) in &view.queriers {
             writeln!(out, "vlan {vlan}  {family} querier  {who}")?;
@@ -73,7 +76,16 @@ fn print_counts(
         return Ok(());
     }
     let all: Vec<_> = counts.iter().map(|(name, n)| format!("{name} {n}")).collect();
-    writeln!(out, "port {}: {what}: {}", port.name, all.join(", "))
+    writeln!(out, "{}", listed(&format!("port {}: {what}:", port.name), &all))
+}
+
+/// Names with commas between them, behind `head`: as they are where they fit a line, else in lines of a page.
+fn folded(head: &str, names: &str) -> String {
+    let line = format!("{head} {names}");
+    if line.chars().count() <= WIDTH {
+        return line;
+    }
+    listed(head, &names.split(',').map(str::to_owned).collect::<Vec<_>>())
 }
 
 fn print_ports(out: &mut impl Write, view: &SwitchView) -> io::Result<()> {
@@ -102,7 +114,7 @@ fn print_vlans(out: &mut impl Write, view: &SwitchView) -> io::Result<()> {
     Ok(())
 }
 
-/// The VLANs, as the words that make them.
+/// The VLANs, each on a line, as the words that make it.
 pub(super) fn vlans(name: &Name, json: bool) -> anyhow::Result<()> {
     let view = view(name)?;
     let mut out = stdout::lock();
@@ -171,4 +183,21 @@ pub(super) fn addresses(name: &Name, json: bool) -> anyhow::Result<()> {
         writeln!(out, "{} vlan {:>4} port {:<15} {age}", address.mac, address.vlan, address.port)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vlans_of_many_ports_fit_a_page_and_those_of_few_stay_words_to_type() {
+        assert_eq!(folded("vlangroup 10 members", "a,bt,c"), "vlangroup 10 members a,bt,c");
+        let many: Vec<String> = (0..60).map(|n| format!("port-number-{n}")).collect();
+        let page = folded("vlangroup 10 members", &many.join(","));
+        assert!(page.lines().all(|line| line.chars().count() <= WIDTH), "{page}");
+        assert_eq!(
+            page.replace("\n   ", "").replace(", ", ","),
+            format!("vlangroup 10 members {}", many.join(","))
+        );
+    }
 }

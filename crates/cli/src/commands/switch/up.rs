@@ -11,9 +11,10 @@ use flowlane::switch::{self, Around, Options, PortLink, SwitchError};
 
 use crate::exit::Missed;
 use crate::interrupt::Interrupt;
+use crate::keeper::{self, Changes};
+use crate::link;
 use crate::say::say;
 use crate::stdout;
-use crate::{keeper, link};
 
 use super::host;
 
@@ -43,8 +44,8 @@ pub(crate) struct Up {
     /// Threads that forward.
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
-    /// Workers poll the interfaces of af-xdp ports themselves, in the place of interrupts (SO_PREFER_BUSY_POLL). It pays with interrupts deferred:
-    /// docs/switch.md.
+    /// Workers poll the interfaces of af-xdp ports themselves, in the place of interrupts (SO_PREFER_BUSY_POLL). It pays where
+    /// interrupts are deferred: 'echo 2 > /sys/class/net/IFACE/napi_defer_hard_irqs; echo 200000 > /sys/class/net/IFACE/gro_flush_timeout'.
     #[arg(long)]
     busy_poll: bool,
     /// Queues of af-xdp ports, at each worker, for which memory is set aside, so that such ports can be added while the switch runs: 8 MiB each.
@@ -164,7 +165,7 @@ fn before(link: &PortLink) {
     let Some(interface) = link.takes() else { return };
     keeper::put_back_what_was_left(interface);
     if link.is_af_xdp() {
-        keeper::watch_over(interface, false);
+        keeper::watch_over(interface, Changes::Tags);
     }
 }
 

@@ -39,7 +39,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::instance;
 use crate::interrupt;
-use crate::terminal::{Out, Screen};
+use crate::terminal::{Out, Screen, is_dumb};
 use crate::units;
 use reader::{NoAnswer, Reader};
 use state::{Order, State};
@@ -80,8 +80,7 @@ impl Top {
             (state::SHORTEST..=state::LONGEST).contains(&self.interval),
             "--interval: must be between 100ms and 60s"
         );
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if !stdout().is_terminal() || dumb {
+        if !stdout().is_terminal() || is_dumb() {
             bail!(
                 "top draws on a terminal, and standard output is none: 'flowlane stat --interval' prints lines"
             );

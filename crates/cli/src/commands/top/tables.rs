@@ -77,7 +77,7 @@ pub(super) fn nothing(words: &'static str) -> Lines {
 /// Workers, with the share of their time in each step.
 pub(super) fn workers(change: &Change, count: usize, width: usize) -> Lines {
     const SHORT: [&str; 7] = ["recv", "stack", "tasks", "netisr", "send", "look", "asleep"];
-    let (names, wide) = if width >= 80 { (StepTimes::NAMES, 8) } else { (SHORT, 6) };
+    let (names, wide) = if width >= 80 { (StepTimes::FIELDS, 8) } else { (SHORT, 6) };
     let mut columns: Vec<Column> = vec![("worker", 6)];
     columns.extend(names.iter().map(|name| (*name, wide)));
     columns.push(("lanes", 5));
@@ -238,7 +238,7 @@ pub(super) fn moves(state: &State, width: usize) -> Lines {
 pub(super) fn times(state: &State, width: usize) -> Lines {
     let mut lines = Lines::new();
     for list in state.times() {
-        lines.push(Line::from(format!("{}: {}", list.text, quantiles(&list))).bold());
+        lines.push(Line::from(format!("{}: {}", plain(&list.text), quantiles(&list))).bold());
         let most = list.counts.iter().copied().max().unwrap_or(0).max(1);
         let first = list.counts.iter().position(|count| *count > 0).unwrap_or(list.counts.len());
         let last = list.counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);

@@ -144,3 +144,55 @@ fn limits_hold() {
     assert_eq!(request(&long[..40], &limits), Err(Fault::HeadTooLong));
     assert_eq!(request(&long[..39], &limits), Ok(None));
 }
+
+/// RFC 9112 §5.2: a client reads the line break of a folded field as space; a server refuses it.
+#[test]
+fn a_folded_field_of_an_answer_is_a_space() {
+    let bytes = b"HTTP/1.1 200 OK\r\nServer: a\r\n b\r\nContent-Length:\r\n 5\r\nX: y\r\n\r\nhello";
+    let (head, len) = response(bytes, &Limits { head: 1024, fields: 16 }).unwrap().unwrap();
+    assert_eq!((head.framing, len), (Framing::Length(5), bytes.len() - 5));
+    assert_eq!(head.fields.get("x"), Some(&b"y"[..]));
+    assert_eq!(head.fields.get("server"), Some(&b"a"[..]));
+    let asked = b"GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n";
+    assert!(request(asked, &Limits { head: 1024, fields: 16 }).is_err());
+}
+
+/// After the line break is a space, a length is no number and a coding has no name.
+#[test]
+fn a_length_or_coding_that_is_folded_in_the_middle_is_refused() {
+    for (field, fault) in [
+        ("Content-Length: 1\r\n 2", Fault::BadLength),
+        ("Content-Length: 12,\r\n 13", Fault::ConflictingLengths),
+        ("Transfer-Encoding: chun\r\n ked", Fault::UnknownCoding),
+        ("Transfer-Encoding: gzip,\r\n\tchunked", Fault::UnknownCoding),
+    ] {
+        assert_eq!(answer(&format!("HTTP/1.1 200 OK\r\n{field}\r\n\r\n")), Err(fault), "{field:?}");
+    }
+    let folded = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: keep-alive,\r\n close\r\n\r\n";
+    assert!(!answer(folded).unwrap().keep_alive);
+}
+
+/// RFC 9110 §2.5: a later minor version is as the highest one that is known.
+#[test]
+fn later_minor_versions_are_as_1_1() {
+    for minor in 2..=9 {
+        let text = format!("\r\nPOST /a?b HTTP/1.{minor}\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let head = ask(&text).unwrap();
+        assert_eq!((head.method, head.target, head.version), ("POST", "/a?b", Version::Http11));
+        assert_eq!((head.host, head.framing, head.keep_alive), (Some(&b"x"[..]), Framing::Chunked, true));
+        assert_eq!(head.fields.get("host"), Some(&b"x"[..]));
+        let text = format!("HTTP/1.{minor} 200 OK\r\nContent-Length: 3\r\n\r\n");
+        let head = answer(&text).unwrap();
+        assert_eq!((head.status, head.version, head.keep_alive), (200, Version::Http11, true));
+        assert_eq!((head.framing, head.fields.get("content-length")), (Framing::Length(3), Some(&b"3"[..])));
+    }
+    for version in ["HTTP/2.0", "HTTP/0.9", "HTTP/1.x", "HTTP/1.", "http/1.2"] {
+        let text = format!("GET / {version}\r\n\r\n");
+        assert_eq!(request(text.as_bytes(), &Limits::default()), Err(Fault::BadVersion), "{version}");
+    }
+    // What is not there yet is waited for, by both.
+    assert_eq!(request(b"GET / HTTP/1.2\r\nHost: x\r\n", &Limits::default()), Ok(None));
+    assert_eq!(response(b"HTTP/1.2 200 OK\r\n", &Limits::default()), Ok(None));
+    // Faults of the rest are the same.
+    assert_eq!(ask("GET / HTTP/1.2\r\nA B: c\r\n\r\n"), Err(Fault::BadFieldName));
+}

@@ -181,3 +181,17 @@ fn no_memory_is_held_between_messages_and_in_bodies() {
     assert!(reader.is_between_messages());
     assert_eq!(reader.next(b"").unwrap(), (0, None));
 }
+
+/// RFC 9110 §15.2: interim answers are passed over, but not for ever. The next request may have as many.
+#[test]
+fn interim_responses_have_an_end() {
+    let interim = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+    let good = interim.repeat(usize::from(MOST_INTERIM)) + "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+    for cut in [1, 7, 100_000] {
+        let said = read(ResponseReader::new(Limits::default()), good.repeat(2).as_bytes(), &[cut]);
+        assert_eq!(said.len(), 2 * (usize::from(MOST_INTERIM) + 2), "{:?}", said.last());
+        let bad = interim.repeat(usize::from(MOST_INTERIM) + 1);
+        let said = read(ResponseReader::new(Limits::default()), bad.as_bytes(), &[cut]);
+        assert_eq!(said.last(), Some(&Said::Fault(Fault::TooManyInterim)));
+    }
+}

@@ -35,7 +35,7 @@ fn ask(dir: &Dir, path: &str, fields: &[(&'static str, &str)]) -> Reply {
     answer(
         dir,
         path,
-        &Asked { method: "GET", target: path, field: |name: &'static str| fields.get(name).copied() },
+        &RequestView { method: "GET", target: path, field: |name: &'static str| fields.get(name).copied() },
     )
 }
 
@@ -53,16 +53,33 @@ fn files_and_indexes() {
     let dir = scratch.dir();
     let file = ask(&dir, "/a.txt", &[]);
     assert_eq!((part(&file), file.kind), ((200, 0, 10), "text/plain; charset=utf-8"));
-    let index = ask(&dir, "/sub", &[]);
+    let index = ask(&dir, "/sub/", &[]);
     assert_eq!((part(&index), index.kind), ((200, 0, 8), "text/html; charset=utf-8"));
     assert_eq!(part(&ask(&dir, "/%61.t%78t", &[])).0, 200);
     assert_eq!(part(&ask(&dir, "//./sub/./index.html", &[])).0, 200);
     assert_eq!(part(&ask(&dir, "/empty", &[])), (200, 0, 0));
-    for nothing in ["/", "/b", "/a.txt/x", "/%", "/%zz", "/%ff", "/a.txt%00", "/sub/../a.txt"] {
+    for nothing in ["/", "/b", "/a.txt/", "/a.txt/x", "/%", "/%zz", "/%ff", "/a.txt%00", "/sub/../a.txt"] {
         assert_eq!(ask(&dir, nothing, &[]).status, 404, "{nothing}");
     }
-    let asked = Asked { method: "PUT", target: "/a.txt", field: |_: &'static str| None };
+    let asked = RequestView { method: "PUT", target: "/a.txt", field: |_: &'static str| None };
     assert_eq!(answer(&dir, "/a.txt", &asked).status, 405);
+}
+
+/// A page's links are relative to its directory, so its name has to end with a slash. Where it leads never has two slashes in front, behind
+/// which a browser expects the name of a host.
+#[test]
+fn a_directory_is_named_with_a_slash() {
+    let scratch = Scratch::new("slash");
+    let dir = scratch.dir();
+    for (path, target, location) in [
+        ("/sub", "/sub", "/sub/"),
+        ("/sub", "/sub?a=b", "/sub/?a=b"),
+        ("//sub", "//sub", "/sub/"),
+        ("/%73ub", "/%73ub", "/%73ub/"),
+    ] {
+        let reply = answer(&dir, path, &RequestView { method: "GET", target, field: |_: &'static str| None });
+        assert_eq!((reply.status, reply.fields), (301, vec![("Location", location.to_owned())]), "{target}");
+    }
 }
 
 #[test]
@@ -150,4 +167,27 @@ fn what_the_peer_has_already_is_not_sent() {
     assert_eq!(status(&[("if-none-match", "\"x\""), ("if-modified-since", &date)]), 200);
     assert_eq!(status(&[("range", "bytes=0-1"), ("if-range", &tag)]), 206);
     assert_eq!(status(&[("range", "bytes=0-1"), ("if-range", &date)]), 206);
+}
+
+/// RFC 9110 §13.1.1, §13.1.4, §13.2.2: another version than was asked for is not sent.
+#[test]
+fn another_version_than_was_asked_for_is_not_sent() {
+    let scratch = Scratch::new("preconditions");
+    let dir = scratch.dir();
+    let value =
+        |reply: &Reply, name| reply.fields.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone()).unwrap();
+    let first = ask(&dir, "/a.txt", &[]);
+    let (date, tag) = (value(&first, "Last-Modified"), value(&first, "ETag"));
+    let old = "Thu, 01 Jan 1970 00:00:00 GMT";
+    let status = |fields: &[(&'static str, &str)]| ask(&dir, "/a.txt", fields).status;
+    assert_eq!(status(&[("if-match", &format!("\"x\", {tag}"))]), 200);
+    assert_eq!(status(&[("if-match", "*")]), 200);
+    assert_eq!(status(&[("if-match", "\"x\"")]), 412);
+    assert_eq!(status(&[("if-match", &format!("W/{tag}"))]), 412);
+    assert_eq!(status(&[("if-unmodified-since", &date)]), 200);
+    assert_eq!(status(&[("if-unmodified-since", old)]), 412);
+    assert_eq!(status(&[("if-unmodified-since", "yesterday")]), 200);
+    assert_eq!(status(&[("if-match", &tag), ("if-unmodified-since", old)]), 200, "the tag decides alone");
+    assert_eq!(status(&[("if-match", "\"x\""), ("if-none-match", &tag)]), 412, "before what the peer has");
+    assert_eq!(status(&[("if-match", "\"x\""), ("range", "bytes=0-1")]), 412);
 }

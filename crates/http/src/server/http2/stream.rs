@@ -22,7 +22,7 @@ use super::echo;
 use crate::h1::is_host;
 use crate::server::counters::Counter;
 use crate::server::reply::{Body, LINE, PATTERN, Part, Reply, has_body, pattern};
-use crate::server::route::{self, Asked};
+use crate::server::route::{self, RequestView};
 use crate::server::{scratch, within};
 
 /// Takes a request, and answers it now or in a task of its own.
@@ -33,7 +33,7 @@ pub(super) fn begin(conn: &Arc<Conn>, request: Request<RecvStream>, respond: Sen
     let reply = if head.headers.get_all(HOST).iter().all(|host| is_host(host.as_bytes())) {
         let target = head.uri.path_and_query().map_or("/", |t| t.as_str());
         let field = |name: &'static str| head.headers.get(name).map(HeaderValue::as_bytes);
-        route::answer(conn.lane.site(), &Asked { method: head.method.as_str(), target, field })
+        route::answer(conn.lane.site(), &RequestView { method: head.method.as_str(), target, field })
     } else {
         cells.add(Counter::BadHost, 1);
         Reply::status(400)

@@ -20,7 +20,8 @@ use flowlane_http::tls::Trust;
 use super::check::Checks;
 use super::choice::Think;
 use super::url::Url;
-use crate::clients::ClientRange;
+use crate::run::clients::ClientRange;
+use crate::run::timeline::Phase;
 
 /// The plan of a run.
 #[derive(Debug, Clone)]
@@ -39,29 +40,6 @@ pub struct Plan {
     pub max_body: u64,
     /// Seed of all random choices.
     pub seed: u64,
-}
-
-/// A part of a run, during which the load changes linearly between two shares of the nominal load.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Phase {
-    /// Its name in reports.
-    pub name: String,
-    /// Its length.
-    pub duration: Duration,
-    /// Share of the nominal rate (open loop) or connections (closed loop) at its start; 1 is all of it.
-    pub from: f64,
-    /// The same at its end.
-    pub to: f64,
-    /// Whether its requests are in the figures.
-    pub measured: bool,
-}
-
-impl Phase {
-    /// A measured phase with the nominal load.
-    #[must_use]
-    pub fn hold(duration: Duration) -> Self {
-        Self { name: "hold".into(), duration, from: 1.0, to: 1.0, measured: true }
-    }
 }
 
 /// When requests are sent.
@@ -238,7 +216,9 @@ impl Body {
         }
         let mut content = Vec::new();
         if kind.len() <= Self::LARGEST_FILE {
-            File::open(path)?.take(Self::LARGEST_FILE + 1).read_to_end(&mut content)?;
+            let file = File::open(path)?;
+            flowlane::written::note_read(&file).keep();
+            file.take(Self::LARGEST_FILE + 1).read_to_end(&mut content)?;
         }
         if kind.len().max(content.len() as u64) > Self::LARGEST_FILE {
             return Err(io::Error::other("larger than 1 GiB, the most that a body may be read from a file"));

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{Behaviour, Pace, Plan, Pool, Request, Version};
-use crate::clients::ClientRange;
+use crate::run::clients::ClientRange;
 
 /// Why a plan cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -161,6 +161,12 @@ impl Request {
             if !token(name) || value.bytes().any(|b| (b < b' ' && b != b'\t') || b == 0x7f) {
                 return Err(BadPlan(format!("'{name}: {value}' is no header")));
             }
+            // With a second framing two readers see two bodies (RFC 9112 §6.1).
+            if name.eq_ignore_ascii_case("transfer-encoding") {
+                return Err(BadPlan(format!(
+                    "'{name}: {value}': bodies are sent with their length, not chunked: leave this header out"
+                )));
+            }
         }
         Ok(())
     }
@@ -171,6 +177,14 @@ mod tests {
     use super::*;
     use crate::http::plan::Target;
     use crate::http::url::Url;
+
+    #[test]
+    fn a_body_has_one_framing() {
+        for name in ["Transfer-Encoding", "transfer-encoding"] {
+            let request = Request { headers: vec![(name.into(), "chunked".into())], ..Request::default() };
+            assert!(request.check().unwrap_err().to_string().contains("with their length"), "{name}");
+        }
+    }
 
     #[test]
     fn fast_open_is_for_a_connection_for_each_request() {

@@ -7,10 +7,15 @@
 
 use flowlane_stack::rng::Rng;
 
-use super::{Method, Wish};
+use super::{CompareOptions, Method};
 
 /// The interval of the difference of two sets of logarithms, one for each run; `None` with one run on a side.
-pub(super) fn of_runs(xs: &[f64], ys: &[f64], wish: &Wish, rng: &mut Rng) -> Option<(Method, (f64, f64))> {
+pub(super) fn of_runs(
+    xs: &[f64],
+    ys: &[f64],
+    wish: &CompareOptions,
+    rng: &mut Rng,
+) -> Option<(Method, (f64, f64))> {
     match (xs.len(), ys.len()) {
         (0 | 1, _) | (_, 0 | 1) => None,
         (a, b) if a == b => {
@@ -20,6 +25,32 @@ pub(super) fn of_runs(xs: &[f64], ys: &[f64], wish: &Wish, rng: &mut Rng) -> Opt
         _ => Some((Method::Independent, two_samples(xs, ys, wish, rng))),
     }
 }
+
+/// Runs of each side that would show a difference of the size that was seen, or bound it to a factor of two either way, if further runs vary
+/// as these do. Never fewer than one more than there are.
+pub(super) fn runs_needed(xs: &[f64], ys: &[f64], method: Method, wish: &CompareOptions) -> usize {
+    // The variance of one difference.
+    let variance = match method {
+        Method::Paired => {
+            let differences: Vec<f64> = xs.iter().zip(ys).map(|(x, y)| y - x).collect();
+            error2(&differences) * differences.len() as f64
+        }
+        _ => error2(xs) * xs.len() as f64 + error2(ys) * ys.len() as f64,
+    };
+    let seen = (mean(ys) - mean(xs)).abs() - wish.neglect.ln_1p();
+    let wanted = seen.max(std::f64::consts::LN_2);
+    let had = xs.len().max(ys.len());
+    let tells = |n: &usize| {
+        let t = t_quantile(1.0 - (1.0 - wish.confidence) / 2.0, *n as f64 - 1.0);
+        t * (variance / *n as f64).sqrt() < wanted
+    };
+    (had + 1..MOST_RUNS).find(tells).unwrap_or(MOST_RUNS)
+}
+
+/// Most runs that are said to be needed.
+const MOST_RUNS: usize = 1000;
+/// Below so many pairs there are too few different draws for a bootstrap: the table of Student's t holds.
+const FEW: usize = 6;
 
 /// The arithmetic mean.
 pub(super) fn mean(values: &[f64]) -> f64 {
@@ -51,12 +82,12 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted[below] + (next - sorted[below]) * part
 }
 
-/// The interval of Student's t that so many draws give, or of its table where there are too few runs to draw from.
+/// The interval of Student's t that so many draws give, or of its table where there are no draws, or too few runs to draw from.
 fn student(
     estimate: f64,
     error: f64,
     freedom: f64,
-    wish: &Wish,
+    wish: &CompareOptions,
     mut t: impl FnMut() -> Option<f64>,
 ) -> (f64, f64) {
     let tail = (1.0 - wish.confidence) / 2.0;
@@ -76,9 +107,10 @@ fn student(
 }
 
 /// The interval of a mean.
-fn one_sample(values: &[f64], wish: &Wish, rng: &mut Rng) -> (f64, f64) {
+fn one_sample(values: &[f64], wish: &CompareOptions, rng: &mut Rng) -> (f64, f64) {
     let (centre, error) = (mean(values), error2(values).sqrt());
     let mut drawn = Vec::with_capacity(values.len());
+    let wish = &CompareOptions { draws: if values.len() < FEW { 0 } else { wish.draws }, ..*wish };
     student(centre, error, values.len() as f64 - 1.0, wish, || {
         draw(values, &mut drawn, rng);
         let spread = error2(&drawn).sqrt();
@@ -87,7 +119,7 @@ fn one_sample(values: &[f64], wish: &Wish, rng: &mut Rng) -> (f64, f64) {
 }
 
 /// The interval of a difference of means, with Welch's degrees of freedom.
-fn two_samples(xs: &[f64], ys: &[f64], wish: &Wish, rng: &mut Rng) -> (f64, f64) {
+fn two_samples(xs: &[f64], ys: &[f64], wish: &CompareOptions, rng: &mut Rng) -> (f64, f64) {
     let centre = mean(ys) - mean(xs);
     let (ex, ey) = (error2(xs), error2(ys));
     let error = (ex + ey).sqrt();

@@ -23,11 +23,11 @@ fn coverage(trials: u64, mut held: impl FnMut(&mut Rng) -> bool) -> f64 {
 }
 
 /// As few draws as are enough: the simulations are many.
-fn wish(rng: &mut Rng, confidence: f64) -> Wish {
-    Wish { confidence, draws: 800, seed: rng.next_u64(), ..Wish::default() }
+fn wish(rng: &mut Rng, confidence: f64) -> CompareOptions {
+    CompareOptions { confidence, draws: 800, seed: rng.next_u64(), ..CompareOptions::default() }
 }
 
-fn found(xs: &[f64], ys: &[f64], wish: &Wish) -> (Method, (f64, f64)) {
+fn found(xs: &[f64], ys: &[f64], wish: &CompareOptions) -> (Method, (f64, f64)) {
     of_runs(xs, ys, wish, &mut Rng::new(wish.seed)).unwrap()
 }
 
@@ -94,21 +94,21 @@ fn findings_follow_the_interval_and_what_may_be_neglected() {
 fn the_same_files_give_the_same_answer_and_equal_runs_differ_in_nothing() {
     let runs: Vec<Run> = (0..4).map(|i| run_with(1e6 + f64::from(i) * 1e4, 1e5)).collect();
     let others: Vec<Run> = (0..4).map(|i| run_with(2e6 + f64::from(i * i) * 1e4, 1e5)).collect();
-    let once = compare(&[Metric::P50], &runs, &others, &Wish::default());
-    assert_eq!(once, compare(&[Metric::P50], &runs, &others, &Wish::default()));
+    let once = compare(&[Metric::P50], &runs, &others, &CompareOptions::default());
+    assert_eq!(once, compare(&[Metric::P50], &runs, &others, &CompareOptions::default()));
     assert_eq!(once[0].finding, Finding::Worse);
-    let same = compare(&[Metric::P50], &runs, &runs, &Wish::default())[0];
+    let same = compare(&[Metric::P50], &runs, &runs, &CompareOptions::default())[0];
     assert_eq!((same.ratio, same.finding), (1.0, Finding::NoDifferenceShown));
     // Nothing to compare: no answer rather than a wrong one.
-    assert!(compare(&[Metric::P99], &[], &runs, &Wish::default()).is_empty());
-    assert!(compare(&[Metric::Cpu], &runs, &others, &Wish::default()).is_empty());
+    assert!(compare(&[Metric::P99], &[], &runs, &CompareOptions::default()).is_empty());
+    assert!(compare(&[Metric::Cpu], &runs, &others, &CompareOptions::default()).is_empty());
 }
 
 #[test]
 fn one_run_on_a_side_gives_a_ratio_and_no_finding() {
     let runs = |p50, n| -> Vec<Run> { (0..n).map(|_| run_with(p50, 1e5)).collect() };
     for (a, b) in [(1, 1), (1, 3), (5, 1)] {
-        let compared = compare(&Metric::ALL, &runs(1e6, a), &runs(3e6, b), &Wish::default());
+        let compared = compare(&Metric::ALL, &runs(1e6, a), &runs(3e6, b), &CompareOptions::default());
         assert!(!compared.is_empty());
         for c in &compared {
             assert_eq!((c.method, c.finding, c.bounds), (Method::OneRun, Finding::NotJudged, None), "{c:?}");
@@ -117,12 +117,43 @@ fn one_run_on_a_side_gives_a_ratio_and_no_finding() {
     }
 }
 
+/// Three runs of each, one side 38 times slower and each of its runs another: nothing is shown by all six metrics, but "no difference" least of
+/// all, and bounds from nothing to a million are none.
+#[test]
+fn with_too_few_runs_it_is_said_how_many_would_tell() {
+    let runs = |rates: &[f64]| -> Vec<Run> { rates.iter().map(|rate| run_with(1e9 / rate, *rate)).collect() };
+    let (fast, slow) = ([18_000.0, 18_400.0, 18_320.0], [110.0, 500.0, 2100.0]);
+    let metrics = [Metric::P50, Metric::P99, Metric::P99_9, Metric::Mean, Metric::Rate];
+    let compared = compare(&metrics, &runs(&fast), &runs(&slow), &CompareOptions::default());
+    assert_eq!(compared.len(), 5);
+    for c in &compared {
+        assert_eq!((c.finding, c.bounds), (Finding::NotJudged, None), "{c:?}");
+    }
+    let needed = compared[4].runs_needed.unwrap();
+    assert!((4..=6).contains(&needed), "{compared:?}");
+    // So many, which vary in the same way, do tell.
+    let again = |three: &[f64]| runs(&three.iter().cycle().take(needed).copied().collect::<Vec<_>>());
+    let more = compare(&metrics, &again(&fast), &again(&slow), &CompareOptions::default())[4];
+    assert_eq!((more.finding, more.runs_needed), (Finding::Worse, None), "{more:?}");
+    // Three that vary less are enough, and those of unequal numbers are no other.
+    let steady = [450.0, 500.0, 520.0];
+    assert_eq!(
+        compare(&metrics, &runs(&fast), &runs(&steady), &CompareOptions::default())[4].finding,
+        Finding::Worse
+    );
+    let unequal = compare(&metrics, &runs(&fast[..2]), &runs(&slow), &CompareOptions::default())[4];
+    assert!(unequal.runs_needed.is_some_and(|n| n > 3), "{unequal:?}");
+    // Equal programs whose runs differ by factors: as many as would bound it.
+    let wild = compare(&metrics, &runs(&slow), &runs(&[2000.0, 120.0, 490.0]), &CompareOptions::default())[4];
+    assert!(wild.runs_needed.is_some_and(|n| n > 6), "{wild:?}");
+}
+
 /// Pairs whose figures all differ by one step of the histogram are no proof: a step is all that was measured.
 #[test]
 fn a_step_of_the_histogram_is_no_difference() {
     let a: Vec<Run> = (0..2).map(|_| run_with(1_000_000.0, 1e5)).collect();
     let b: Vec<Run> = (0..2).map(|_| run_with(1_000_600.0, 1e5)).collect();
-    let compared = compare(&[Metric::P50], &a, &b, &Wish::default())[0];
+    let compared = compare(&[Metric::P50], &a, &b, &CompareOptions::default())[0];
     assert!(compared.ratio > 1.0, "{compared:?}");
     assert_eq!(compared.finding, Finding::NoDifferenceShown, "{compared:?}");
 }

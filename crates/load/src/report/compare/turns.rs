@@ -14,7 +14,7 @@
 use flowlane_stack::rng::Rng;
 use serde::Serialize;
 
-use super::{Bounds, Wish, interval};
+use super::{Bounds, CompareOptions, interval};
 
 /// Pairs before the first look.
 const FIRST: usize = 6;
@@ -61,7 +61,7 @@ pub enum Verdict {
 /// Two sides, in turns.
 #[derive(Debug)]
 pub struct Turns {
-    wish: Wish,
+    wish: CompareOptions,
     /// The size of a difference that is to be seen.
     smallest: f64,
     /// Numbers of pairs at which there is a look.
@@ -72,11 +72,11 @@ pub struct Turns {
 impl Turns {
     /// Pairs until a difference of `smallest` (0.02 is 2 %) is seen or ruled out, but at most `most` of them, and at least 2.
     #[must_use]
-    pub fn new(wish: Wish, smallest: f64, most: usize) -> Self {
+    pub fn new(wish: CompareOptions, smallest: f64, most: usize) -> Self {
         let mut looks: Vec<usize> =
             std::iter::successors(Some(FIRST), |n| Some(n + n / 2)).take_while(|n| *n < most).collect();
         looks.push(most.max(2));
-        let wish = Wish { confidence: 1.0 - (1.0 - wish.confidence) / looks.len() as f64, ..wish };
+        let wish = CompareOptions { confidence: 1.0 - (1.0 - wish.confidence) / looks.len() as f64, ..wish };
         Self { wish, smallest, looks, logarithms: (Vec::new(), Vec::new()) }
     }
 
@@ -140,7 +140,7 @@ mod tests {
 
     /// Compares a program with one that has `factor` times its figure, by noise that was recorded.
     fn compared(rng: &mut Rng, factor: f64) -> Judged {
-        let wish = Wish { draws: 500, seed: rng.next_u64(), ..Wish::default() };
+        let wish = CompareOptions { draws: 500, seed: rng.next_u64(), ..CompareOptions::default() };
         let mut turns = Turns::new(wish, 0.02, 400);
         loop {
             let mut figure = || RECORDED[rng.below(RECORDED.len() as u32) as usize];
@@ -174,17 +174,17 @@ mod tests {
 
     #[test]
     fn what_could_not_be_seen_is_said() {
-        let mut turns = Turns::new(Wish::default(), 0.01, 6);
+        let mut turns = Turns::new(CompareOptions::default(), 0.01, 6);
         let figures = [(100.0, 120.0), (120.0, 100.0), (90.0, 110.0), (110.0, 90.0), (100.0, 101.0)];
         assert!(figures.iter().all(|(a, b)| turns.pair(*a, *b).is_none()));
         let judged = turns.pair(101.0, 100.0).unwrap();
         assert_eq!((judged.verdict, judged.pairs), (Verdict::Undecided, 6));
         assert!(judged.could_see > 0.1, "{judged:?}");
         // A large difference is seen at once, and a small one is neglected if that is asked for.
-        let mut turns = Turns::new(Wish::default(), 0.01, 100);
+        let mut turns = Turns::new(CompareOptions::default(), 0.01, 100);
         let judged = (0..100).find_map(|n| turns.pair(100.0 + f64::from(n % 3), 200.0)).unwrap();
         assert_eq!((judged.verdict, judged.pairs), (Verdict::BIsMore, 6));
-        let mut turns = Turns::new(Wish { neglect: 0.05, ..Wish::default() }, 0.02, 100);
+        let mut turns = Turns::new(CompareOptions { neglect: 0.05, ..CompareOptions::default() }, 0.02, 100);
         let judged = (0..100).find_map(|n| turns.pair(100.0 + f64::from(n % 3), 103.0)).unwrap();
         assert_eq!(judged.verdict, Verdict::NoDifference);
     }

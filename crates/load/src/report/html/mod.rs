@@ -11,6 +11,7 @@ use super::model::{Ended, Figures, Part, Run};
 use super::text::{scenario, show_bytes};
 use super::times::Times;
 use crate::units::{show_count, show_nanos};
+pub(crate) use plots::latency_over_rate;
 use svg::escape;
 
 const STYLE: &str = include_str!("style.css");
@@ -20,15 +21,7 @@ const STYLE: &str = include_str!("style.css");
 /// # Errors
 /// Those of writing.
 pub fn page(run: &Run, out: &mut impl Write) -> io::Result<()> {
-    let title = format!("{} {}", run.setup.command, run.setup.targets.first().map_or("", String::as_str));
-    writeln!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\
-         <title>{}</title>\n<style>\n{STYLE}</style></head><body>",
-        escape(&title)
-    )?;
+    begin(&format!("{} {}", run.setup.command, run.setup.targets.first().map_or("", String::as_str)), out)?;
     head(run, out)?;
     cards(run, out)?;
     latency(run, out)?;
@@ -39,12 +32,24 @@ pub fn page(run: &Run, out: &mut impl Write) -> io::Result<()> {
     lanes(run, out)?;
     counts(run, out)?;
     setup(run, out)?;
+    end(&run.setup.program, run.version, out)
+}
+
+/// A page up to its content.
+pub(crate) fn begin(title: &str, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "<footer>flowlane {}, report version {}</footer>\n</body></html>",
-        escape(&run.setup.program),
-        run.version
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\
+         <title>{}</title>\n<style>\n{STYLE}</style></head><body>",
+        escape(title)
     )
+}
+
+/// A page from its content on: the version of the program that made it, and of the report.
+pub(crate) fn end(program: &str, version: u32, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "<footer>flowlane {}, report version {version}</footer>\n</body></html>", escape(program))
 }
 
 fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
@@ -83,12 +88,14 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
     }
     let words = escape(&run.slip.words());
     let schedule = match (run.slip.judged, run.slip.kept) {
+        (false, _) if run.setup.open_loop => "No request was due.".to_owned(),
         (false, _) => "Closed loop: the generator had no schedule to keep.".to_owned(),
         (true, true) => format!("The schedule was kept: {words}."),
-        (true, false) => format!(
-            "The schedule was not kept: {words}. The figures are the generator's rather than the target's, or its \
-             connections were too few."
-        ),
+        // What was missed stands above.
+        (true, false) => {
+            "The figures are the generator's rather than the target's, or its connections were too few."
+                .to_owned()
+        }
     };
     writeln!(out, "<p>{schedule}</p></div>")
 }
@@ -113,7 +120,12 @@ fn cards(run: &Run, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// A heading, a sentence and a plot; nothing if there is no plot.
-fn figure(out: &mut impl Write, heading: &str, note: &str, plot: Option<String>) -> io::Result<()> {
+pub(crate) fn figure(
+    out: &mut impl Write,
+    heading: &str,
+    note: &str,
+    plot: Option<String>,
+) -> io::Result<()> {
     let Some(plot) = plot else { return Ok(()) };
     writeln!(out, "<section><h2>{heading}</h2>\n<p class=\"note\">{note}</p>\n{plot}</section>")
 }

@@ -192,6 +192,36 @@ pub(super) fn latencies(run: &Run) -> Option<String> {
     Some(plot.finish())
 }
 
+/// A curve of latencies: its name, colour, dashes, and its points (rate per second, nanoseconds).
+pub(crate) type Latencies<'a> = (&'a str, usize, &'a str, Vec<(f64, f64)>);
+
+/// Latency over rate, both by powers of ten, with the highest rate that held and the lowest that failed.
+pub(crate) fn latency_over_rate(
+    curves: &[Latencies<'_>],
+    held: Option<f64>,
+    failed: Option<f64>,
+) -> Option<String> {
+    let points = || curves.iter().flat_map(|(.., points)| points);
+    let bounds = |of: fn(&(f64, f64)) -> f64| {
+        points().map(of).fold((f64::INFINITY, 0.0), |(low, high), v| (v.min(low), v.max(high)))
+    };
+    let ((slow, fast), (low, high)) = (bounds(|(x, _)| *x), bounds(|(_, y)| *y));
+    if high <= 0.0 {
+        return None;
+    }
+    let mut plot = Plot::new("Latency over rate", Axis::log(slow, fast, number), Axis::log(low, high, time));
+    for (name, colour, dash, points) in curves {
+        plot.curve(name, *colour, dash, points, |x, y| {
+            format!("{name}: {} at {} a second", show_nanos(y as u64), show_count(x as u64))
+        });
+    }
+    let marks = [(held, "holds"), (failed, "does not hold")];
+    for (rate, name) in marks.into_iter().filter_map(|(rate, name)| Some((rate?, name))) {
+        plot.mark(rate, &format!("{name}: {} a second", number(rate)), fast * 10.0);
+    }
+    Some(plot.finish())
+}
+
 /// Latency or slip over one period.
 pub(super) fn period(period: &Period) -> Option<String> {
     let steps = period.steps_ns.len() as f64;

@@ -232,7 +232,7 @@ impl Plot {
     /// The picture.
     pub(super) fn finish(self) -> String {
         let mut out = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>",
+            "<div class=\"wide\"><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{0}\"><title>{0}</title>",
             escape(&self.title)
         );
         out.push_str(&self.below);
@@ -276,7 +276,7 @@ impl Plot {
             );
             at += wide;
         }
-        out.push_str("</svg>\n");
+        out.push_str("</svg></div>\n");
         out
     }
 }

@@ -7,11 +7,13 @@ pub(super) const SLOTS: usize = 1 << 16;
 const KEY: usize = 1 << 10;
 
 /// The lines of a file, each of which is asked for once.
-pub(super) struct Lines<'a>(Vec<(&'a str, &'a str)>);
+pub(in super::super) struct Lines<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Lines<'a> {
-    pub(super) fn new(text: &'a str) -> Result<Self, String> {
-        let rest = text.strip_prefix("flowlane-card 1\n").ok_or("does not begin with 'flowlane-card 1'")?;
+    /// The lines of a text whose first is this.
+    pub(in super::super) fn new(first: &str, text: &'a str) -> Result<Self, String> {
+        let rest = text.strip_prefix(first).and_then(|rest| rest.strip_prefix('\n'));
+        let rest = rest.ok_or_else(|| format!("does not begin with '{first}'"))?;
         if !rest.ends_with('\n') {
             return Err("is cut off".to_owned());
         }
@@ -19,23 +21,23 @@ impl<'a> Lines<'a> {
         Ok(Self(rest.lines().map(split).collect::<Result<_, _>>()?))
     }
 
-    pub(super) fn take_all(&mut self, name: &str) -> Vec<&'a str> {
+    pub(in super::super) fn take_all(&mut self, name: &str) -> Vec<&'a str> {
         let (taken, rest) = self.0.iter().partition::<Vec<_>, _>(|line| line.0 == name);
         self.0 = rest;
         taken.into_iter().map(|line| line.1).collect()
     }
 
-    pub(super) fn option(&mut self, name: &str) -> Option<&'a str> {
+    pub(in super::super) fn option(&mut self, name: &str) -> Option<&'a str> {
         let at = self.0.iter().position(|line| line.0 == name)?;
         Some(self.0.remove(at).1)
     }
 
-    pub(super) fn take(&mut self, name: &str) -> Result<&'a str, String> {
+    pub(in super::super) fn take(&mut self, name: &str) -> Result<&'a str, String> {
         self.option(name).ok_or_else(|| format!("has no line '{name}'"))
     }
 
     /// An unknown or repeated line is an error.
-    pub(super) fn finish(self) -> Result<(), String> {
+    pub(in super::super) fn finish(self) -> Result<(), String> {
         match self.0.first() {
             None => Ok(()),
             Some((name, _)) => {
@@ -46,15 +48,15 @@ impl<'a> Lines<'a> {
     }
 }
 
-pub(super) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+pub(in super::super) fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "has a number that is none".to_owned())
 }
 
-pub(super) fn two(text: &str) -> Result<(&str, &str), String> {
+pub(in super::super) fn two(text: &str) -> Result<(&str, &str), String> {
     text.split_once(' ').ok_or_else(|| "has a line with one word where two belong".to_owned())
 }
 
-pub(super) fn fields(lines: &[&str]) -> Result<Vec<(FlowKind, Fields)>, String> {
+pub(in super::super) fn fields(lines: &[&str]) -> Result<Vec<(FlowKind, Fields)>, String> {
     let one = |line: &&str| {
         let (kind, bits) = two(line)?;
         let kind = FlowKind::named(kind).ok_or("has a kind of flow that is none")?;
@@ -66,7 +68,7 @@ pub(super) fn fields(lines: &[&str]) -> Result<Vec<(FlowKind, Fields)>, String> 
     lines.iter().map(one).collect()
 }
 
-pub(super) fn list(text: &str) -> Result<Vec<u32>, String> {
+pub(in super::super) fn list(text: &str) -> Result<Vec<u32>, String> {
     if text == "-" {
         return Ok(Vec::new());
     }
@@ -74,12 +76,12 @@ pub(super) fn list(text: &str) -> Result<Vec<u32>, String> {
     if slots.len() > SLOTS { Err("has a table that is too long".to_owned()) } else { Ok(slots) }
 }
 
-pub(super) fn numbers(list: &[u32]) -> String {
+pub(in super::super) fn numbers(list: &[u32]) -> String {
     let words: Vec<String> = list.iter().map(u32::to_string).collect();
     if words.is_empty() { "-".to_owned() } else { words.join(",") }
 }
 
-pub(super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
+pub(in super::super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     if text == "-" {
         return Ok(Vec::new());
     }
@@ -92,7 +94,7 @@ pub(super) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     digits.chunks_exact(2).map(byte).collect::<Option<_>>().ok_or_else(|| "has a key that is none".to_owned())
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(in super::super) fn hex(bytes: &[u8]) -> String {
     let text = bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
     if text.is_empty() { "-".to_owned() } else { text }
 }

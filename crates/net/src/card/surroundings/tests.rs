@@ -178,3 +178,19 @@ fn lists_and_masks() {
     assert_eq!(mask("00000002,00000000"), Some("33".into()));
     assert_eq!(mask("nonsense"), None);
 }
+
+/// What the driver tells stands above names, also where names say nothing or something else.
+#[test]
+fn interrupts_are_the_queues_that_the_driver_tells() {
+    let tree = virtio();
+    // 25 and 27 are called input.0 and input.1; the driver says that it is the other way round, and nothing of the others.
+    let seen = Surroundings::read_with(&tree.0, "eth0", &[(0, 27), (1, 25)]);
+    let of = |queue: usize| seen.receive[queue].interrupts.iter().map(|i| i.number).collect::<Vec<_>>();
+    assert_eq!((of(0), of(1), of(2), of(3)), (vec![27], vec![25], vec![29], vec![31]));
+    assert!(seen.told);
+    // An interrupt with a name that tells nothing, shared by all queues.
+    let shared = Surroundings::read_with(&tree.0, "eth0", &[(0, 24), (1, 24), (2, 24), (3, 24)]);
+    assert!(shared.receive.iter().all(|queue| queue.interrupts.iter().any(|i| i.number == 24)), "{shared:?}");
+    assert!(shared.receive.iter().all(|queue| queue.interrupts.len() == 1), "{shared:?}");
+    assert!(!Surroundings::read(&tree.0, "eth0").told);
+}

@@ -4,26 +4,29 @@
 //! |---|---|
 //! | `/` | the page |
 //! | `/page/...` | its style and its programs, from this binary |
-//! | `/v1/live` | the numbers of this moment ([`LiveView`]), which the page asks for once a second while somebody looks at it |
+//! | `/v1/change` | what happened since a reading (`readings.rs`): the page asks for it once a second while somebody looks at it |
+//! | `/v1/live` | the numbers of this moment ([`LiveView`]) |
 //!
 //! Whoever can connect can read counters, and nothing else: there is no key, no address of a peer and nothing to change. The page loads
 //! nothing from elsewhere, and its `Content-Security-Policy` lets it do nothing else. A request that names another host than the address
 //! is refused, so that a page of somebody else cannot read the numbers by a name that leads here (DNS rebinding).
 
-use std::net::{IpAddr, SocketAddr};
+mod readings;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY};
+use hyper::header::{ALLOW, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
 use hyper::header::{X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
-use hyper::http::uri::Authority;
 use hyper::{Method, Request, Response, StatusCode};
 
+use self::readings::Readings;
 use super::listening::{ListenError, Listening};
 use super::live::{Additions, LiveView};
-use super::serving::{Door, Limits, Server, respond};
+use super::serving::{Door, Limits, Server, names_us, respond};
 use crate::Handle;
 use crate::metrics::{Instance, Snapshot};
 
@@ -88,8 +91,13 @@ impl WebListener {
         F: Fn() -> Additions + Send + Sync + 'static,
     {
         let (refused, address) = (self.0.refused(), self.0.address);
-        let served =
-            Arc::new(Served { handle, instance: Instance::new(name), address, more: Box::new(more) });
+        let served = Arc::new(Served {
+            handle,
+            instance: Instance::new(name),
+            address,
+            more: Box::new(more),
+            readings: Readings::default(),
+        });
         let answer = move |request| answer(request, served.clone());
         let server =
             Server::start("flowlane-web", Door::Tcp(self.0.socket), LIMITS, answer).map_err(refused)?;
@@ -117,6 +125,7 @@ struct Served {
     instance: Instance,
     address: SocketAddr,
     more: Box<dyn Fn() -> Additions + Send + Sync>,
+    readings: Readings,
 }
 
 async fn answer(request: Request<Incoming>, served: Arc<Served>) -> Response<Full<Bytes>> {
@@ -145,8 +154,16 @@ async fn answered(request: &Request<Incoming>, served: Arc<Served>) -> Response<
         return response;
     }
     let path = request.uri().path();
-    if path == "/v1/live" {
-        return live(served).await;
+    match path {
+        "/v1/live" => return document(served, |_, now| serde_json::to_vec(&now)).await,
+        "/v1/change" => {
+            let since = readings::since(request.uri().query());
+            return document(served, move |served, now| {
+                serde_json::to_vec(&served.readings.change(since, now))
+            })
+            .await;
+        }
+        _ => {}
     }
     match PAGE.iter().find(|(at, ..)| *at == path) {
         Some((_, kind, bytes)) => respond(StatusCode::OK, kind, bytes.to_vec()),
@@ -154,10 +171,14 @@ async fn answered(request: &Request<Incoming>, served: Arc<Served>) -> Response<
     }
 }
 
-async fn live(served: Arc<Served>) -> Response<Full<Bytes>> {
+/// A document of the numbers of this moment.
+async fn document<F>(served: Arc<Served>, written: F) -> Response<Full<Bytes>>
+where
+    F: FnOnce(&Served, LiveView) -> serde_json::Result<Vec<u8>> + Send + 'static,
+{
     let document = move || {
         let now = Snapshot::take(&served.handle, &served.instance);
-        serde_json::to_vec(&LiveView::of(&now, (served.more)()))
+        written(&served, LiveView::of(&now, (served.more)()))
     };
     match tokio::task::spawn_blocking(document).await {
         Ok(Ok(text)) => respond(StatusCode::OK, "application/json", text),
@@ -165,27 +186,10 @@ async fn live(served: Arc<Served>) -> Response<Full<Bytes>> {
     }
 }
 
-/// Whether the request's one `Host` line names this address, or `localhost` where that is a loopback address.
-fn names_us(request: &Request<Incoming>, address: SocketAddr) -> bool {
-    let mut lines = request.headers().get_all(HOST).iter();
-    let (Some(host), None) = (lines.next(), lines.next()) else { return false };
-    is_name_of(host.as_bytes(), address)
-}
-
-fn is_name_of(host: &[u8], address: SocketAddr) -> bool {
-    let Ok(host) = Authority::try_from(host) else { return false };
-    let name = host.host().trim_start_matches('[').trim_end_matches(']');
-    let ip = address.ip();
-    let known = match name.parse::<IpAddr>() {
-        Ok(named) => named.to_canonical() == ip.to_canonical(),
-        Err(_) => ip.to_canonical().is_loopback() && name.eq_ignore_ascii_case("localhost"),
-    };
-    known && host.port_u16().unwrap_or(80) == address.port() && !host.as_str().contains('@')
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 mod tests {
+    use super::super::serving::is_name_of;
     use super::*;
 
     #[test]

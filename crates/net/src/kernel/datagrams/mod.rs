@@ -32,6 +32,7 @@ use super::opening::Opening;
 use super::slab::{Flags, SocketId};
 use super::{KernelLane, KernelStats, errors};
 use crate::error::SocketError;
+use crate::zone;
 
 /// What a lane keeps for its UDP sockets.
 #[derive(Debug, Default)]
@@ -65,6 +66,9 @@ pub(super) struct Ends {
     /// Datagrams received, and sent.
     pub(super) received: u64,
     pub(super) sent: u64,
+    /// Their bytes.
+    pub(super) received_bytes: u64,
+    pub(super) sent_bytes: u64,
     /// Flow hash of the last datagram received, and its type.
     pub(super) hash: (u32, HashType),
 }
@@ -80,6 +84,8 @@ impl Ends {
             lost: 0,
             received: 0,
             sent: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
             hash: (0, HashType::None),
         }
     }
@@ -113,6 +119,9 @@ impl KernelLane {
             None => self.udp_listen(bind)?,
         };
         self.udp.ends.insert(id.slot, ends);
+        if let Some(remote) = bind.remote {
+            self.flow_begins(id, remote.into(), true);
+        }
         self.udp.batch.get_or_insert_default();
         Ok(id)
     }
@@ -121,11 +130,15 @@ impl KernelLane {
         let on = |ip: IpAddr, lane: &mut Self| {
             let (v4, any) = (ip.is_ipv4(), ip.is_unspecified());
             let flags = family(v4) | if any { Flags::TELLS } else { Flags::empty() };
-            lane.bind_shared(SocketAddr::new(ip, bind.local_port), flags | Flags::WRITABLE, |fd, stats| {
-                equip(fd.as_fd(), v4, stats);
-                let option = if v4 { Number::PACKET_INFO } else { Number::PACKET_INFO_6 };
-                if any { options::set(fd.as_fd(), option, 1) } else { Ok(()) }
-            })
+            lane.bind_shared(
+                zone::ours(ip, bind.local_port, lane.ports.zone),
+                flags | Flags::WRITABLE,
+                |fd, stats| {
+                    equip(fd.as_fd(), v4, stats);
+                    let option = if v4 { Number::PACKET_INFO } else { Number::PACKET_INFO_6 };
+                    if any { options::set(fd.as_fd(), option, 1) } else { Ok(()) }
+                },
+            )
         };
         let (id, local) = match bind.local_ip {
             Some(ip) => on(ip, self)?,
@@ -161,8 +174,8 @@ impl KernelLane {
                 if chosen {
                     options::set(fd.as_fd(), Number::REUSE_PORT, 1).map_err(|e| errors::other(&e))?;
                 }
-                socket::bind(fd.as_fd(), SocketAddr::new(bind.local_ip.unwrap_or(any), bind.local_port))
-                    .map_err(|e| errors::bind(&e))?;
+                let ours = zone::ours(bind.local_ip.unwrap_or(any), bind.local_port, zone::of(remote));
+                socket::bind(fd.as_fd(), ours).map_err(|e| errors::bind(&e))?;
             }
             opening.begin(&fd).map_err(|e| errors::bind(&e))?;
         }
@@ -222,7 +235,7 @@ impl KernelLane {
         }
         self.stats.datagram_reads += 1;
         let mut came = split::Came { into, waiting: &mut ends.waiting, room: max, kept: 0, cut: 0 };
-        let (mut most, mut last) = (1, ends.hash);
+        let (mut most, mut last, mut bytes) = (1, ends.hash, 0);
         for (i, frame) in empty.drain(..n).enumerate() {
             let Some(received) = batch.received(i, frame.len()) else { break };
             if let Some(lost) = received.lost {
@@ -234,6 +247,7 @@ impl KernelLane {
             let hash = stack.udp_hash(ends.1, ends.0);
             let rest = batch.spilled(i, received.spilled);
             last = hash;
+            bytes += (frame.len() + rest.len()) as u64;
             let pieces = came.take(frames, frame, rest, &received, ends, hash);
             if pieces > 1 {
                 self.stats.merged_received += 1;
@@ -244,6 +258,7 @@ impl KernelLane {
         ends.expected = most.min(SEGMENTS);
         ends.hash = last;
         ends.received += kept as u64;
+        ends.received_bytes += bytes;
         self.stats.datagrams_received += kept as u64;
         self.stats.datagrams_cut += cut as u64;
         if self.cpu.is_some() && self.stats.datagram_reads.is_multiple_of(LOOK_EVERY) {

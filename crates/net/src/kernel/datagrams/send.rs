@@ -114,6 +114,7 @@ impl KernelLane {
                 self.stats.datagram_writes += 1;
                 self.stats.datagrams_sent += merged.max(1) as u64;
                 ends.sent += merged.max(1) as u64;
+                ends.sent_bytes += end as u64;
                 self.stats.merged_sent += u64::from(merged > 1);
                 return Ok(merged.max(1));
             };
@@ -158,6 +159,10 @@ impl KernelLane {
                     self.stats.datagram_writes += 1;
                     self.stats.datagrams_sent += went.datagrams as u64;
                     ends.sent += went.datagrams as u64;
+                    // Only sockets with a peer have records.
+                    if ends.remote.is_some() {
+                        ends.sent_bytes += rest[..went.datagrams].iter().map(|d| d.len() as u64).sum::<u64>();
+                    }
                     self.stats.merged_sent += went.merged as u64;
                     sent += went.datagrams;
                     *done += went.datagrams;

@@ -21,7 +21,8 @@ impl KernelLane {
     ) -> Option<Result<Option<usize>, SocketError>> {
         let socket = self.sockets.get_mut(id).filter(|s| !s.flags.has(Flags::CONNECTING))?;
         let incoming = self.ring.as_mut()?.incoming.get_mut(id.slot as usize)?;
-        if incoming.state == State::Epoll || socket.failure.is_some() || into.is_empty() {
+        let failed = socket.failure.is_some() && incoming.pieces.is_empty();
+        if incoming.state == State::Epoll || failed || into.is_empty() {
             return None;
         }
         if !incoming.pieces.is_empty() {
@@ -32,7 +33,8 @@ impl KernelLane {
                 n += most;
                 most
             });
-            if incoming.pieces.is_empty() && matches!(incoming.state, State::Standing | State::Ending) {
+            let empty = incoming.pieces.is_empty() && socket.failure.is_none();
+            if empty && matches!(incoming.state, State::Standing | State::Ending) {
                 socket.flags.clear(Flags::READABLE);
             }
             self.stats.reads += 1;

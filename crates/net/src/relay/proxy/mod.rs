@@ -60,6 +60,14 @@ pub(super) fn header(version: Proxy, ends: &Ends) -> Vec<u8> {
     }
 }
 
+/// A header that says that the connection is the relay's own.
+pub(super) fn local(version: Proxy) -> Vec<u8> {
+    match version {
+        Proxy::V1 => v1::UNKNOWN.to_vec(),
+        Proxy::V2 => v2::local(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

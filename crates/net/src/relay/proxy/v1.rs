@@ -8,6 +8,9 @@ const PREFIX: &[u8] = b"PROXY ";
 /// Bytes of the longest line, its end included.
 const LONGEST: usize = 107;
 
+/// A header that tells nothing.
+pub(super) const UNKNOWN: &[u8] = b"PROXY UNKNOWN\r\n";
+
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     let known = bytes.len().min(PREFIX.len());
     if bytes[..known] != PREFIX[..known] {
@@ -61,7 +64,7 @@ pub(super) fn header(ends: &Ends) -> Vec<u8> {
     let family = match (from.ip(), to.ip()) {
         (IpAddr::V4(_), IpAddr::V4(_)) => "TCP4",
         (IpAddr::V6(_), IpAddr::V6(_)) => "TCP6",
-        _ => return b"PROXY UNKNOWN\r\n".to_vec(),
+        _ => return UNKNOWN.to_vec(),
     };
     format!("PROXY {family} {} {} {} {}\r\n", from.ip(), to.ip(), from.port(), to.port()).into_bytes()
 }

@@ -18,8 +18,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     if bytes.get(12).is_some_and(|command| !matches!(*command, LOCAL | PROXY)) {
         return Err(Malformed);
     }
-    // Families: unspecified, IPv4, IPv6, Unix. Transports: unspecified, stream, datagram.
-    if bytes.get(13).is_some_and(|family| family >> 4 > 3 || family & 15 > 2) {
+    // Families: unspecified, IPv4, IPv6, Unix. Transports: unspecified, stream, datagram. A connection of the sender's own may say anything.
+    let proxied = bytes.get(12) == Some(&PROXY);
+    if proxied && bytes.get(13).is_some_and(|family| family >> 4 > 3 || family & 15 > 2) {
         return Err(Malformed);
     }
     let Some(fixed) = bytes.get(..FIXED) else { return Ok(None) };
@@ -51,6 +52,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
 fn ends(from: IpAddr, to: IpAddr, [a, b, c, d]: [u8; 4]) -> Ends {
     let (from_port, to_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
     Ends { from: SocketAddr::new(from, from_port), to: SocketAddr::new(to, to_port) }
+}
+
+/// Of a connection that stands for no other: no family, no addresses.
+pub(super) fn local() -> Vec<u8> {
+    [&SIGNATURE[..], &[LOCAL, 0, 0, 0]].concat()
 }
 
 pub(super) fn header(ends: &Ends) -> Vec<u8> {
@@ -98,6 +104,8 @@ mod tests {
             ("and more behind them", of(PROXY, 0x11, 17, &more), told, 33),
             ("a check of health", of(LOCAL, 0, 0, &[]), None, 16),
             ("a check that tells addresses", of(LOCAL, 0x11, 12, &v4), None, 28),
+            ("a check of an unknown family", of(LOCAL, 0x43, 5, &[1; 5]), None, 21),
+            ("a check of ours", local(), None, 16),
             ("no family", of(PROXY, 0, 5, &[1; 5]), None, 21),
             ("sockets of Unix", of(PROXY, 0x31, 216, &[0; 216]), None, 232),
             ("as long as may be", of(PROXY, 0x11, 4080, &[&v4[..], &[0; 4068]].concat()), told, 4096),

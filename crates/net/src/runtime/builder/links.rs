@@ -16,7 +16,7 @@ use crate::events;
 use crate::link::LinkInfo;
 use crate::link::opening::{OpenLink, OpenWire, Opened, Opening};
 use crate::link::pair::{self, PairConfig};
-use crate::runtime::card::Steered;
+use crate::runtime::card::{Steered, Watched};
 use crate::runtime::host::Host;
 use crate::runtime::worker::{Door, Doors};
 use crate::wake::Wake;
@@ -88,6 +88,16 @@ impl Links {
             all[at].add((&info.name, info.first_queue, queues.len()), access, &hosts[h].rss);
         }
         all
+    }
+
+    /// Cards that other programs may change: those whose queues are served one by one.
+    pub(super) fn watched(&self) -> Vec<Watched> {
+        let watch = |(info, queues): &Opened| {
+            let interface = info.life.as_ref()?.interface()?;
+            let is_card = info.name.starts_with("af-xdp:");
+            is_card.then(|| Watched::new(&info.name, interface, (info.first_queue, queues.len() as u32)))?
+        };
+        self.all.iter().filter_map(watch).collect()
     }
 
     /// The links of each host, for people.
@@ -173,6 +183,7 @@ impl Builder {
                 let LinkInfo { name, mac, mtu, queues, mode, .. } = info;
                 events::link_opened(name, link, *mac, *mtu, *queues, mode);
                 info.notes.iter().for_each(|note| events::link_note(name, note));
+                info.await_carrier();
             }
             all.extend(opened);
         }

@@ -337,6 +337,7 @@ impl Builder {
             named.extend(by.clone());
         }
         let steered = links.take_cards(&self.hosts, self.workers);
+        let watched = links.watched();
         let plans = self.plan(&shared, links, &owners, &mut seeds, &cpus, rings)?;
         let common =
             threads::Common { shared, cards: Arc::default(), mains: Arc::new(Mains::new(owners.len())) };
@@ -350,7 +351,8 @@ impl Builder {
             in_workers: self.in_workers.as_ref(),
             handle,
         };
-        let runtime = start.workers(plans, thread)?.with_cards(steered).map_err(StartError::Thread)?;
+        let runtime =
+            start.workers(plans, thread)?.with_cards(steered, watched).map_err(StartError::Thread)?;
         captures.go_on();
         events::started(self.workers, owners.len());
         Ok(runtime)

@@ -4,6 +4,7 @@ use flowlane_rss::Rss;
 use flowlane_stack::address::Prefix;
 use flowlane_sys::frame::HEADROOM;
 use flowlane_sys::netdev::Interface;
+use flowlane_sys::xdp::may_be_zero_copy;
 
 use super::Builder;
 use crate::link::LinkSpec;
@@ -12,16 +13,17 @@ use crate::link::LinkSpec;
 const FRAMES_A_QUEUE: usize = 4096;
 
 impl LinkSpec {
-    /// Has frames made large enough that AF_XDP gets each packet in one, where that can be, since before Linux 6.6 it takes no others; and
-    /// enough of them for all queues of the card. To be called when the number of workers is set.
+    /// Has frames made large enough that AF_XDP gets each packet in one, where that can be, since before Linux 6.6 it takes no others, and
+    /// so large that a card may write them itself ([`may_be_zero_copy`]); and enough of them for all queues of the card. To be called when the number of workers is set.
     pub fn fit_frames(&self, builder: &mut Builder) {
         if let Self::Kernel(Some(name)) = self {
             return builder.near_card(name, 0);
         }
-        let Self::AfXdp(name, _, _, queues) = self else { return };
+        let Self::AfXdp(name, copy, _, queues, _) = self else { return };
         let Ok(interface) = Interface::find(name) else { return };
         builder.near_card(name, queues.map_or(0, |(first, _)| first));
-        if interface.mtu().is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048) {
+        let long = interface.mtu().is_ok_and(|mtu| mtu as usize + 18 + HEADROOM > 2048);
+        if long || may_be_zero_copy(&interface, *copy) {
             builder.frames_of(4096);
         }
         if let Ok(channels) = interface.channels() {

@@ -22,7 +22,7 @@ use crate::link::{Groups, LinkInfo, Queue};
 use crate::runtime::host::Host;
 use crate::runtime::netisr::Netisr;
 use crate::runtime::relay::relay;
-use crate::runtime::worker::{Doors, HostView, Plan, Port, Trust, lane_index};
+use crate::runtime::worker::{Doors, HostView, Plan, Port, lane_index};
 use crate::shared::Shared;
 
 impl Builder {
@@ -65,7 +65,7 @@ impl Builder {
         for (h, host) in self.hosts.iter().enumerate() {
             let steering = Steering::new(host.steer, host.rss.clone(), first_lane as u16, cpus, self.workers);
             let steering = steering.with_rps(self.rps).with_home_ports(host.home_ports);
-            let listening = Arc::new(Ports::new(steering));
+            let listening = Arc::new(Ports::new(steering, host.zone));
             let interfaces = interfaces(h, host, links);
             let groups = groups(h, host, links);
             let routes = routes(host);
@@ -112,7 +112,11 @@ impl Builder {
                 let kernel = sockets.map(|poller| {
                     let lane = KernelLane::new(poller.epoll.clone(), index as u16, owner, listening.clone());
                     let lane = lane.by_ring(poller.has_ring());
-                    Box::new(if host.kernel { lane } else { lane.beside() })
+                    let mut lane = if host.kernel { lane } else { lane.beside() };
+                    if let Some(records) = &host.flows {
+                        lane.record_flows(records.clone(), shared.epoch(), bucket.0);
+                    }
+                    Box::new(lane)
                 });
                 let id = LaneId { runtime: shared.runtime, index };
                 let mut slot = LaneSlot::new(id, h, lane, groups.clone());
@@ -193,37 +197,18 @@ fn deal(
     shared: &Shared,
 ) {
     let (workers, count) = (plans.len(), queues.len());
+    let port = |queue, index| Port::new(queue, link, index, (info.life.clone(), info.mtu), doors.clone());
     for (q, queue) in (0_u16..).zip(queues) {
         let worker = usize::from(worker_of_queue(q, workers).0);
-        plans[worker].ports.push(port(queue, link, Some(q), info, doors));
+        plans[worker].ports.push(port(queue, Some(q)));
     }
     for worker in count..workers {
         let to = worker % count;
         let (near, far) = relay(shared.posts[to].wake.clone());
-        plans[worker].ports.push(port(Box::new(near), link, None, info, doors));
-        if let Some(port) = plans[to].ports.iter_mut().find(|p| p.link == link) {
-            port.relays.push(far);
+        plans[worker].ports.push(port(Box::new(near), None));
+        if let Some(port) = plans[to].ports.iter_mut().find(|p| p.link() == link) {
+            port.send_for(far);
         }
-    }
-}
-
-/// A queue of a link at its worker.
-fn port(queue: Box<dyn Queue>, link: usize, index: Option<u16>, info: &LinkInfo, doors: &Doors) -> Port {
-    Port {
-        queue,
-        link,
-        index,
-        doors: doors.clone(),
-        relays: Vec::new(),
-        relays_wait: false,
-        life: info.life.clone(),
-        mtu: info.mtu,
-        output: Vec::with_capacity(256),
-        room: 0,
-        wanted: false,
-        stall: None,
-        dropped: 0,
-        broken: false,
     }
 }
 
@@ -247,37 +232,19 @@ fn routes(host: &Host) -> Vec<Route> {
 }
 
 fn view(host: &Host, first_lane: u32, h: usize, ports: &[Port], links: &Links) -> HostView {
-    let buckets = || (0..host.rss.buckets.len()).map(|b| Bucket(b as u16));
-    let interfaces = 0..host.interfaces.len();
-    HostView {
-        rss: host.rss.clone(),
-        first_lane,
-        queue_of: buckets().map(|b| host.rss.queue_of(b)).collect(),
-        of_card: host.rss.is_of_card(),
-        follows: links.follow(h) && ports.iter().any(|p| p.index.is_some() && links.steered(p.link, h)),
-        late: Vec::new(),
-        strays_told: (0, None),
-        trust: Trust::default(),
-        name: host.name.clone(),
-        shared: (0..interfaces.end as u8)
-            .filter(|i| links.info(h, usize::from(*i)).is_some_and(|info| info.life.is_some()))
-            .collect(),
-        owners: buckets().map(|b| host.rss.buckets.worker_of(b).0).collect(),
-        ports: buckets()
-            .flat_map(|b| interfaces.clone().map(move |i| (b, i)))
-            .filter_map(|(b, i)| port_of(ports, links.of(h, i)?, b, &host.rss))
-            .collect(),
-        interfaces: interfaces.len(),
-        stats: vec![Default::default(); ports.len()],
-        strayed: 0,
-        crowded: false,
-    }
+    let (rss, interfaces) = (&host.rss, host.interfaces.len());
+    let of = |bucket, interface| port_of(ports, links.of(h, interface)?, bucket, rss);
+    let follows = || ports.iter().any(|p| p.index().is_some() && links.steered(p.link(), h));
+    let is_shared = |i: &u8| links.info(h, usize::from(*i)).is_some_and(|info| info.life.is_some());
+    HostView::new(&host.name, rss, first_lane, (interfaces, ports.len()), of)
+        .sharing((0..interfaces as u8).filter(is_shared).collect())
+        .following(links.follow(h) && follows())
 }
 
 /// The port that the lane of a bucket sends on: that of the queue which its packets come on, if it is here.
 fn port_of(ports: &[Port], link: usize, bucket: Bucket, rss: &Rss) -> Option<usize> {
-    let mut here = (0..ports.len()).filter(|p| ports[*p].link == link);
-    let of_bucket = here.clone().find(|p| ports[*p].index == Some(rss.queue_of(bucket)));
+    let mut here = (0..ports.len()).filter(|p| ports[*p].link() == link);
+    let of_bucket = here.clone().find(|p| ports[*p].index() == Some(rss.queue_of(bucket)));
     let count = here.clone().count();
     of_bucket.or_else(|| here.nth(usize::from(bucket.0) % count.max(1)))
 }

@@ -1,12 +1,14 @@
 //! What workers ask of the cards' thread, and what it counts.
 
+use std::io::Write;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use flowlane_rss::Bucket;
 
-use crate::shared::Asked;
-use crate::stats::{CardReport, Strayed};
+use crate::events;
+use crate::shared::MoveId;
+use crate::stats::{CardCounts, CardReport, Strayed};
 
 /// What a worker asks for.
 #[derive(Debug)]
@@ -18,13 +20,15 @@ pub(crate) enum Request {
         /// The lane's bucket.
         bucket: Bucket,
         /// The move by which it came, and where it is.
-        asked: Asked,
+        asked: MoveId,
     },
     /// Many frames of this host came on other queues than its card's settings name.
     Strayed {
         /// The host.
         host: usize,
     },
+    /// Links are about to close.
+    Closing,
     /// The runtime ends.
     End,
 }
@@ -34,7 +38,12 @@ pub(crate) enum Request {
 pub(crate) struct Cards {
     to: OnceLock<mpsc::Sender<Request>>,
     counts: OnceLock<Vec<Arc<Counts>>>,
+    /// What other programs changed, a line for each change; the last ones.
+    changed: Mutex<Vec<String>>,
 }
+
+/// Changes that are kept.
+const CHANGES: usize = 16;
 
 impl Cards {
     /// There is a thread now, which looks after these cards; what it is asked for.
@@ -56,6 +65,23 @@ impl Cards {
     /// Whether the card that steers this host is looked after.
     pub(crate) fn look_after(&self, host: usize) -> bool {
         self.counts.get().is_some_and(|all| all.iter().any(|counts| counts.host == host))
+    }
+
+    /// Says what another program has changed of the card under a link, and keeps it for reports.
+    pub(super) fn say_changed(&self, link: &str, what: &str) {
+        events::card(link, what);
+        // Standard error may be closed.
+        let _ = writeln!(std::io::stderr(), "flowlane: {link}: {what}");
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        if changed.len() >= CHANGES {
+            changed.remove(0);
+        }
+        changed.push(format!("{link}: {what}"));
+    }
+
+    /// What other programs changed: the last changes.
+    pub(crate) fn changed(&self) -> Vec<String> {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The counters of each card.
@@ -91,11 +117,27 @@ impl Counts {
     fn report(&self) -> CardReport {
         CardReport {
             host: self.host,
-            slots_moved: self.slots_moved.load(Relaxed),
-            refused: self.refused.load(Relaxed),
-            followed: self.followed.load(Relaxed),
-            set_again: self.set_again.load(Relaxed),
+            counts: CardCounts {
+                slots_moved: self.slots_moved.load(Relaxed),
+                refused: self.refused.load(Relaxed),
+                followed: self.followed.load(Relaxed),
+                set_again: self.set_again.load(Relaxed),
+            },
             strayed: usize::from(self.strayed.load(Relaxed)).checked_sub(1).map(|place| Strayed::ALL[place]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_changes_are_kept() {
+        let cards = Cards::default();
+        (0..40).for_each(|n| cards.say_changed("af-xdp:none", &format!("change {n} of a test")));
+        let kept = cards.changed();
+        assert_eq!(kept.len(), CHANGES);
+        assert_eq!(kept.last().unwrap(), "af-xdp:none: change 39 of a test");
     }
 }

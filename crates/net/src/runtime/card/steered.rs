@@ -2,7 +2,6 @@
 //! another program sets one of the tables.
 
 use std::collections::HashSet;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +14,7 @@ use super::table::Table;
 use crate::card::{Access, CardRss};
 use crate::events;
 use crate::runtime::moving::Move;
-use crate::shared::{Asked, Message, Shared};
+use crate::shared::{Message, MoveId, Shared};
 use crate::stats::Strayed;
 
 /// After something was done about a card, what strayed before is not heeded for so long.
@@ -117,18 +116,15 @@ impl Steered {
     /// Says this of a card once.
     fn say(&mut self, card: usize, what: &str) {
         if self.said.insert((card, what.to_owned())) {
-            let link = &self.cards[card].link;
-            events::card(link, what);
-            // Standard error may be closed.
-            let _ = writeln!(std::io::stderr(), "flowlane: {link}: {what}");
+            events::card(&self.cards[card].link, what);
         }
     }
 
     /// Lanes of these buckets have come to these workers.
-    pub(super) fn follow(&mut self, lanes: Vec<(Bucket, Asked)>, shared: &Shared) {
+    pub(super) fn follow(&mut self, lanes: Vec<(Bucket, MoveId)>, shared: &Shared) {
         // A queue that every link has.
         let Some(smallest) = self.cards.iter().min_by_key(|card| card.table.served()) else { return };
-        let queues: Vec<(Bucket, Asked, Option<u16>)> = lanes
+        let queues: Vec<(Bucket, MoveId, Option<u16>)> = lanes
             .into_iter()
             .map(|(bucket, asked)| (bucket, asked, smallest.table.queue_for(bucket, asked.worker)))
             .collect();
@@ -223,6 +219,20 @@ impl Steered {
         }
     }
 
+    /// Looks whether another program has changed a card, before packets tell. A card that cannot be read now is looked at again.
+    pub(super) fn look(&mut self, shared: &Arc<Shared>) {
+        if self.acted.is_some_and(|acted| acted.elapsed() < SETTLES) {
+            return;
+        }
+        for card in 0..self.cards.len() {
+            let Changeable { access, found, .. } = &mut self.cards[card];
+            let differs = |now: CardRss| found.as_ref().is_some_and(|found| *found != now);
+            if access.rss().is_ok_and(differs) {
+                let _ = self.looks_as_expected(card, shared);
+            }
+        }
+    }
+
     /// Whether the driver shows what it should. If not, that is said, or followed.
     fn looks_as_expected(&mut self, card: usize, shared: &Arc<Shared>) -> bool {
         let Changeable { access, found, fits, .. } = &mut self.cards[card];
@@ -285,7 +295,7 @@ impl Steered {
 const FOLLOWED: &str = "somebody changed the card's table: lanes move to the workers of their new queues";
 
 /// Tells every worker that packets of a lane come on another queue now.
-fn tell_all(shared: &Shared, lane: u32, asked: Option<Asked>, queue: u16) {
+fn tell_all(shared: &Shared, lane: u32, asked: Option<MoveId>, queue: u16) {
     for worker in 0..shared.posts.len() {
         shared.send(worker, Message::Requeued { lane, asked, queue: Some(queue) });
     }

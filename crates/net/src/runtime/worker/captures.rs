@@ -13,9 +13,11 @@ use flowlane_stack::Class;
 use flowlane_stack::time::Time;
 use flowlane_sys::frame::{Frame, Pool};
 
-use super::{HostView, Port, Worker};
+use super::Worker;
+use super::hosts::HostView;
+use super::ports::Ports;
 use crate::capture::Tap;
-use crate::capture::chunk::{Chunk, Kind, Record, segment_of};
+use crate::capture::chunk::{Chunk, EMPTY_HEADER, Kind, Record, segment_of};
 use crate::lane::LaneSlot;
 use crate::runtime::netisr::Parcel;
 use crate::shared::Shared;
@@ -68,7 +70,7 @@ impl Mine {
 
     /// Sees to it that there is a chunk with room for a frame, if there is one; counts the frame as missed if not.
     fn make_room(&mut self, frame: &Frame, now: Time) {
-        let most = frame.chain_len().min(self.tap.snap) + 4;
+        let most = frame.chain_len().min(self.tap.snap) + EMPTY_HEADER;
         if self.chunk.as_ref().is_some_and(|chunk| !chunk.has_room(most)) {
             self.flush();
         }
@@ -232,27 +234,27 @@ impl Taps {
     }
 
     /// A lane is about to be asked for output.
-    pub(crate) fn mark(&mut self, slot: &LaneSlot, host: &HostView, ports: &[Port]) {
+    pub(crate) fn mark(&mut self, slot: &LaneSlot, host: &HostView, ports: &Ports) {
         self.marks.clear();
-        self.marks.extend(host.ports_of(slot.lane.bucket()).iter().map(|p| ports[*p].output.len()));
+        self.marks.extend(host.ports_of(slot.lane.bucket()).iter().map(|p| ports.get(*p).output().len()));
     }
 
     /// It has put its output there.
     #[cold]
     #[inline(never)]
-    pub(crate) fn sent(&mut self, slot: &LaneSlot, host: &HostView, ports: &[Port], shared: &Shared) {
+    pub(crate) fn sent(&mut self, slot: &LaneSlot, host: &HostView, ports: &Ports, shared: &Shared) {
         let mut now = None;
         let (place, used) = (Place::of(slot), host.ports_of(slot.lane.bucket()));
         for (i, p) in used.iter().enumerate() {
             if used[..i].contains(p) {
                 continue;
             }
-            let port = &ports[*p];
-            for frame in &port.output[self.marks[i].min(port.output.len())..] {
+            let port = ports.get(*p);
+            for frame in &port.output()[self.marks[i].min(port.output().len())..] {
                 for mine in self.all.iter_mut().filter(|mine| !mine.tap.filter.drops_only) {
                     if mine.wants(place, frame, true) {
                         let now = *now.get_or_insert_with(|| shared.now());
-                        mine.copy(place, now, frame, true, Kind::Sent, port.index);
+                        mine.copy(place, now, frame, true, Kind::Sent, port.index());
                     }
                 }
             }
@@ -289,8 +291,7 @@ impl Worker {
 
     /// The lane of a frame, for captures of what is lost on its way there.
     pub(super) fn lane_place(&self, lane: u32) -> (u32, usize, u16) {
-        let host = self.hosts.iter().rposition(|h| h.first_lane <= lane).unwrap_or(0);
-        let first = self.hosts.get(host).map_or(0, |h| h.first_lane);
-        (lane, host, (lane - first) as u16)
+        let (host, bucket) = self.hosts.place_of(lane).map_or((0, 0), |(host, bucket)| (host, bucket.0));
+        (lane, host, bucket)
     }
 }

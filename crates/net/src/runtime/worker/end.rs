@@ -7,87 +7,67 @@
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use flowlane_stack::time::Time;
-
 use super::Worker;
 use crate::stats::WorkerReport;
 
 /// Turns in which the last output may leave.
 const LAST_TURNS: usize = 64;
 
-/// An end that has begun.
-#[derive(Debug)]
-pub(crate) struct Ending {
-    to: Sender<WorkerReport>,
-    pub(crate) until: Time,
-}
-
 impl Worker {
     /// Told to stop.
     pub(super) fn begin_to_end(&mut self, to: Sender<WorkerReport>, grace: Duration) {
         if grace.is_zero() {
-            self.stopping = true;
+            self.cycle.stop();
             self.end_flows();
             drop(to.send(self.report(true)));
             return;
         }
         self.end_connections(false);
-        self.ending = Some(Ending { to, until: self.now + grace });
+        self.cycle.begin_to_end(to, self.now + grace);
     }
 
     /// After each turn of an end: whether it is over, and then the rest of it.
     #[cold]
     pub(super) fn end_if_over(&mut self) {
-        let Some(ending) = &self.ending else { return };
-        let left =
-            self.lanes.iter().flatten().any(|slot| slot.lane.tcp_unfinished() > 0 || slot.lane.has_output());
-        if (left || self.moves.has_one_under_way()) && self.now < ending.until {
+        let Some(until) = self.cycle.ends_at() else { return };
+        let left = self.lanes.iter().any(|slot| slot.lane.tcp().unfinished() > 0 || slot.lane.has_output());
+        if (left || self.moves.has_one_under_way()) && self.now < until {
             return;
         }
         self.end_connections(true);
         for _ in 0..LAST_TURNS {
             self.now = self.shared.now();
-            let busy = self.look_after_lanes() | self.send();
+            let busy = self.look_after_lanes() | self.ports.send(self.now);
             let _ = self.netisr.flush(&self.shared);
-            if !busy && self.waiting.is_empty() {
+            if !busy && !self.lanes.are_waiting() {
                 break;
             }
         }
-        self.stopping = true;
+        let to = self.cycle.stop();
         self.end_flows();
-        if let Some(ending) = self.ending.take() {
+        if let Some(to) = to {
             // A receiver that is gone has lost interest.
-            drop(ending.to.send(self.report(true)));
+            drop(to.send(self.report(true)));
         }
     }
 
     /// Flows that stand end with their lanes.
     fn end_flows(&mut self) {
-        for slot in self.lanes.iter_mut().flatten() {
-            slot.end_flows(self.now);
-        }
-    }
-
-    /// Whether it was told to stop. From then on it sends no lane away.
-    pub(super) fn is_ending(&self) -> bool {
-        self.stopping || self.ending.is_some()
+        self.lanes.iter_mut().for_each(|slot| slot.end_flows(self.now));
     }
 
     /// A lane has come: if the end has begun, its connections are closed like the others.
     pub(super) fn end_connections_of_late(&mut self, lane: u32) {
-        if let Some(slot) = self.lanes[lane as usize].as_mut().filter(|_| self.ending.is_some()) {
+        if let Some(slot) = self.lanes.get_mut(lane).filter(|_| self.cycle.ends_at().is_some()) {
             slot.ending = true;
-            slot.lane.tcp_end_all(self.now, &self.frames, false);
+            slot.lane.with_tcp(self.now, &self.frames, |tcp, cx| tcp.end_all(cx, false));
         }
     }
 
     fn end_connections(&mut self, at_once: bool) {
-        for lane in 0..self.lanes.len() {
-            if let Some(slot) = &mut self.lanes[lane] {
-                slot.ending = true;
-                slot.lane.tcp_end_all(self.now, &self.frames, at_once);
-                self.touch(lane as u32);
-            }
+        for slot in self.lanes.touch_all(|_| true) {
+            slot.ending = true;
+            slot.lane.with_tcp(self.now, &self.frames, |tcp, cx| tcp.end_all(cx, at_once));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 
 use super::Worker;
 use crate::context;
+use crate::lane::LaneSlot;
 use crate::shared::Message;
 use crate::stats::LaneTop;
 
@@ -26,7 +27,7 @@ impl Worker {
         match message {
             Message::Run(ready) => {
                 let lane = ready.metadata().lane.index;
-                if self.lanes[lane as usize].is_some() {
+                if self.lanes.get(lane).is_some() {
                     context::push_ready(ready);
                 } else {
                     self.run_elsewhere(lane, ready);
@@ -34,11 +35,8 @@ impl Worker {
             }
             Message::Event { host, event } => self.tell_lanes(host, event, None),
             Message::LinkUp { host, interface } => self.link_up(host, interface),
-            Message::Close { lane, socket } => match &mut self.lanes[lane as usize] {
-                Some(slot) => {
-                    slot.close(self.now, &self.frames, socket);
-                    self.touch(lane);
-                }
+            Message::Close { lane, socket } => match self.lanes.touch(lane) {
+                Some(slot) => slot.close(self.now, &self.frames, socket),
                 None => {
                     let owner = self.owner_in_view(lane);
                     if owner != self.index {
@@ -50,9 +48,9 @@ impl Worker {
             Message::Report(to, sockets) => drop(to.send(self.report(sockets))),
             Message::WatchFlows => {
                 let wish = self.shared.top.get();
-                self.lanes.iter_mut().flatten().for_each(|slot| slot.watch_as(&wish));
+                self.lanes.iter_mut().for_each(|slot| slot.watch_as(&wish));
             }
-            Message::TopFlows { lane, to } => self.top_flows(lane, to),
+            Message::TopFlows { lane, from, to } => self.top_flows(lane, from, to),
             Message::Capture(tap) => self.taps.add(tap, self.index),
             Message::EndCapture { number } => self.taps.remove(number),
             Message::Expect { lane, from, expectation } => self.expect(lane, from, expectation),
@@ -65,17 +63,17 @@ impl Worker {
     }
 
     /// The flows of a lane with most packets and bytes, for who asks; if the lane has moved, its worker is asked.
-    fn top_flows(&mut self, lane: u32, to: SyncSender<LaneTop>) {
+    fn top_flows(&mut self, lane: u32, from: u32, to: SyncSender<(LaneTop, Option<u32>)>) {
         let owner = self.owner_in_view(lane);
-        match self.lanes.get_mut(lane as usize) {
-            Some(Some(slot)) => {
+        match self.lanes.get_mut(lane) {
+            Some(slot) => {
                 let (host, bucket) = (slot.host, slot.lane.bucket().0);
-                let top = slot.lane.top(self.now);
+                let (top, next) = slot.top_flows(self.now, from);
                 // A receiver that is gone has lost interest.
-                let _ = to.try_send(LaneTop { host, bucket, worker: self.index, at: self.now, top });
+                let _ = to.try_send((LaneTop { host, bucket, worker: self.index, at: self.now, top }, next));
             }
-            Some(None) if owner != self.index => {
-                self.shared.send(owner, Message::TopFlows { lane, to });
+            None if owner != self.index => {
+                self.shared.send(owner, Message::TopFlows { lane, from, to });
             }
             // On its way: who asks sees that there is no answer, and asks again.
             _ => {}
@@ -84,16 +82,7 @@ impl Worker {
 
     /// Tells a host's lanes on this worker what one of them, or one elsewhere, learnt.
     pub(super) fn tell_lanes(&mut self, host: usize, event: LaneEvent, except: Option<u32>) {
-        for lane in 0..self.lanes.len() {
-            if except == Some(lane as u32) {
-                continue;
-            }
-            if let Some(slot) = &mut self.lanes[lane]
-                && slot.host == host
-            {
-                slot.lane.tell(self.now, event);
-                self.touch(lane as u32);
-            }
-        }
+        let others = |slot: &LaneSlot| slot.host == host && except != Some(slot.id.index);
+        self.lanes.touch_all(others).for_each(|slot| slot.lane.tell(self.now, event));
     }
 }

@@ -4,16 +4,14 @@
 //! then wait (see `flowlane_sys::doorbell`). What is waited on: the worker's own descriptor, which others signal, and
 //! the descriptors of its links. A worker with kernel sockets has an epoll instance for them; without links it sleeps on
 //! that alone, and what ended its sleep is what it does next. Links that did not take all of the output are no reason to
-//! stay awake: the sleep ends when they are to be asked again ([`stall`](super::stall)).
+//! stay awake: the sleep ends when they are to be asked again ([`ports`](super::ports)).
 
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use flowlane_stack::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Worker;
-use crate::runtime::idle::Idle;
 use crate::shared::Place;
 
 /// How often it is seen to that the output of a lane that is to move has left.
@@ -22,7 +20,7 @@ const GIVING: Duration = Duration::from_micros(100);
 impl Worker {
     /// Whether something falls due so soon that a sleep would be too coarse.
     pub(super) fn is_due_within(&self, time: Duration) -> bool {
-        self.next_deadline <= self.now + time
+        self.lanes.next_deadline() <= self.now + time
     }
 
     /// Sleeps until there is work, or the next deadline.
@@ -36,37 +34,27 @@ impl Worker {
         }
         // Frames of others that wait here for company would starve their owners while this worker sleeps.
         self.frames.flush();
-        self.turns.sleeps += 1;
         let now = shared.now();
-        self.steps.falls_asleep(now);
+        self.meter.falls_asleep(now);
         let deadline = self.wake_at();
-        self.beat.at(Place::Asleep);
-        if self.ports.is_empty()
-            && let Some(poller) = &mut self.poller
-        {
-            let left = match deadline {
-                Time::MAX => None,
-                deadline => Some(deadline.saturating_duration_since(now)),
-            };
-            poller.wait(left);
-            self.turns.woken += u64::from(wake.woke());
-            return;
-        }
-        if let Some(poller) = &mut self.poller
-            && poller.prepare_to_sleep()
-        {
-            self.turns.woken += u64::from(wake.woke());
-            return;
+        self.meter.at(Place::Asleep);
+        let alone = self.ports.are_kernels_only();
+        if let Some(poller) = self.ports.poller() {
+            if alone {
+                let left = match deadline {
+                    Time::MAX => None,
+                    deadline => Some(deadline.saturating_duration_since(now)),
+                };
+                poller.wait(left);
+            }
+            if alone || poller.prepare_to_sleep() {
+                self.meter.woke(wake.woke());
+                return;
+            }
         }
         let timeout = timeout(deadline, now);
-        let links: Vec<BorrowedFd<'_>> =
-            self.ports.iter().filter(|p| !p.broken).filter_map(|p| p.queue.fd()).collect();
-        let mut fds = Vec::with_capacity(links.len() + 1);
-        fds.push(PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN));
-        fds.extend(links.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        if let Some(poller) = &self.poller {
-            fds.push(PollFd::from_borrowed_fd(poller.fd(), PollFlags::IN));
-        }
+        let mut fds = vec![PollFd::from_borrowed_fd(wake.fd(), PollFlags::IN)];
+        fds.extend(self.ports.to_wait_for().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // Interrupted or not: the loop looks at everything anyway.
         let _ = poll(&mut fds, timeout.as_ref());
         let bad = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
@@ -74,39 +62,26 @@ impl Worker {
         let failed: Vec<usize> =
             polled.filter(|(_, fd)| fd.revents().intersects(bad)).map(|(i, _)| i).collect();
         drop(fds);
-        self.turns.woken += u64::from(wake.woke());
+        self.meter.woke(wake.woke());
         if !failed.is_empty() {
-            self.clear_errors(&failed);
+            self.ports.clear_errors(&failed);
         }
         // What the kernel's sockets have to say comes first.
-        self.idle_turn = true;
-    }
-
-    /// Links' descriptors report errors, an interface is down or gone: that must not end every sleep from now on.
-    /// `failed` counts the ports that were waited for.
-    #[cold]
-    fn clear_errors(&mut self, failed: &[usize]) {
-        let waited_for = self.ports.iter_mut().filter(|p| !p.broken && p.queue.fd().is_some());
-        for (i, port) in waited_for.enumerate() {
-            if failed.contains(&i) {
-                port.broken = !port.queue.clear_error();
-            }
-        }
+        self.cycle.set_found_nothing(true);
     }
 
     /// Whether there is nothing to gain from looking again before sleep.
     pub(super) fn sleeps_at_once(&self) -> bool {
-        self.poller.is_some() && self.ports.is_empty() && self.idle != Idle::Spin
+        self.ports.are_kernels_only() && !self.cycle.spins()
     }
 
     /// When a sleep has to end: at the next deadline, when a link that took nothing is asked again, or when captured frames have waited for long.
     fn wake_at(&self) -> Time {
         let leaving = self.moves.is_waiting().then(|| self.now + GIVING);
-        let ending = self.ending.as_ref().map(|e| e.until);
-        [self.retry_at(), leaving, ending, self.taps.due()]
+        [self.retry_at(), leaving, self.cycle.ends_at(), self.taps.due()]
             .into_iter()
             .flatten()
-            .fold(self.next_deadline, Time::min)
+            .fold(self.lanes.next_deadline(), Time::min)
     }
 }
 

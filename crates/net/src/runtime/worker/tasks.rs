@@ -19,7 +19,7 @@ impl Worker {
         let (mut left, mut fresh) = (n, FRESH);
         let mut lent: Option<u32> = None;
         let mut ran = 0;
-        let measures = self.over.measures(self.turns.all);
+        let measures = self.meter.tasks_begin();
         loop {
             let ready = if left > 0 {
                 left -= 1;
@@ -35,28 +35,25 @@ impl Worker {
             if lent != Some(lane) {
                 self.take_back(lent);
                 lent = None;
-                let Some(mut slot) = self.lanes.get_mut(lane as usize).and_then(Option::take) else {
+                if self.moves.is_leaving(lane)
+                    && let Some(slot) = self.lanes.get_mut(lane)
+                {
+                    slot.parked.push(ready);
+                    continue;
+                }
+                let Some(mut slot) = self.lanes.lend(lane) else {
                     self.run_elsewhere(lane, ready);
                     continue;
                 };
-                if self.moves.is_leaving(lane) {
-                    slot.parked.push(ready);
-                    self.lanes[lane as usize] = Some(slot);
-                    continue;
-                }
-                if !slot.touched {
-                    slot.touched = true;
-                    self.touched.push(lane);
-                }
                 slot.counters.task_runs += 1;
                 slot.work += 1;
                 context::enter(slot, self.now);
                 lent = Some(lane);
-                self.beat.at_tasks_of(lane);
-                self.last_lane = lane;
+                self.meter.tasks_of(lane);
             }
             let task = ready.metadata().begun;
-            self.beat.runs(task);
+            self.meter.runs(task);
+            context::budget::begin();
             ran += 1;
             let began = if measures { ticks::now() } else { 0 };
             // A task that panics takes nothing with it but itself: its lane's sockets stay whole, since no call into
@@ -65,18 +62,18 @@ impl Worker {
                 let _ = context::with_current(|slot, _| slot.counters.panics += 1);
             }
             if measures {
-                self.over.ran(task, lane, ticks::now().saturating_sub(began));
+                self.meter.ran(task, lane, ticks::now().saturating_sub(began));
             }
         }
         self.take_back(lent);
         context::defer_fresh();
-        self.over.ran = ran;
+        self.meter.tasks_ran(ran);
         n > 0
     }
 
     fn take_back(&mut self, lent: Option<u32>) {
         if let Some(lane) = lent {
-            self.lanes[lane as usize] = context::leave();
+            self.lanes.put(lane, context::leave());
         }
     }
 

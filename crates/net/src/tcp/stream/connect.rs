@@ -112,7 +112,7 @@ impl TcpStream {
                 return Ok::<_, SocketError>((Id::Kernel(id), Ends::new(None, connect.remote.into()), taken));
             }
             let (id, taken) = slot.lane.tcp_connect_with(now, frames, connect, data)?;
-            let (local, remote) = slot.lane.tcp_ends(id)?;
+            let (local, remote) = slot.lane.tcp().ends(id)?;
             Ok((Id::Stack(id), Ends::new(Some(local), remote), taken))
         })??;
         Ok((Self { lane, id, ends }, taken))
@@ -125,14 +125,14 @@ impl TcpStream {
     pub fn poll_connected(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
         let polled = self.with(
             |lane, id, _, _| {
-                let ready = lane.tcp_readiness(id)?;
+                let ready = lane.tcp().readiness(id)?;
                 if let Some(failure) = ready.failure {
                     return Err(failure.into());
                 }
                 if ready.writable {
                     return Ok(Poll::Ready(Ok(())));
                 }
-                lane.tcp_wake_on(id, Interest::Write, cx.waker())?;
+                lane.tcp_mut().register(id, Interest::Write, cx.waker())?;
                 Ok(Poll::Pending)
             },
             |kernel, id| Ok(kernel.poll_connected(id, cx.waker())),

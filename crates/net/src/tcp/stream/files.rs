@@ -4,7 +4,7 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use flowlane_stack::tcp::Interest;
 use flowlane_sys::block::OwnedBytes;
@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::TcpStream;
 use super::write::sent;
+use crate::context::budget;
 use crate::error::SocketError;
 use crate::tcp::Id;
 
@@ -40,11 +41,12 @@ impl TcpStream {
         at: u64,
         len: u64,
     ) -> Poll<Result<usize, SocketError>> {
+        ready!(budget::poll(cx));
         let most = |bytes: usize| usize::try_from(len).map_or(bytes, |len| len.min(bytes));
         let taken = self.lane.with(|slot, now, frames| match self.id {
             Id::Kernel(id) => slot.sockets()?.send_file(id, file.as_fd(), at, most(CALL)),
             Id::Stack(id) => {
-                let ready = slot.lane.tcp_readiness(id)?;
+                let ready = slot.lane.tcp().readiness(id)?;
                 if !ready.writable && ready.failure.is_none() {
                     return Ok(None);
                 }
@@ -53,10 +55,14 @@ impl TcpStream {
                 let n = file.read_at(&mut block, at).map_err(|e| SocketError::Kernel(unread(e)))?;
                 block.truncate(n);
                 // What does not fit is read again when there is room; nearly always all of it does.
-                sent(slot.lane.tcp_send_owned(now, frames, id, &mut OwnedBytes::new(block)))
+                sent(
+                    slot.lane
+                        .with_tcp(now, frames, |tcp, cx| tcp.send_owned(cx, id, &mut OwnedBytes::new(block))),
+                )
             }
         })??;
         if let Some(n) = taken {
+            budget::spend(n);
             return Poll::Ready(Ok(n));
         }
         self.wake_on(Interest::Write, cx)?;

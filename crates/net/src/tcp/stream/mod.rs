@@ -62,7 +62,7 @@ impl TcpStream {
     /// On another lane.
     pub fn shutdown(&self, how: Shutdown) -> Result<(), SocketError> {
         self.with(
-            |lane, id, now, frames| Ok(lane.tcp_shutdown(now, frames, id, how)?),
+            |lane, id, now, frames| Ok(lane.with_tcp(now, frames, |tcp, cx| tcp.shutdown(cx, id, how))?),
             |kernel, id| kernel.shutdown(id, how),
         )
     }
@@ -86,7 +86,7 @@ impl TcpStream {
     pub(crate) fn is_over(&self) -> Result<bool, SocketError> {
         self.with(
             |lane, id, _, _| {
-                let ready = lane.tcp_readiness(id)?;
+                let ready = lane.tcp().readiness(id)?;
                 ready.failure.map_or(Ok(ready.closed), |failure| Err(failure.into()))
             },
             KernelLane::is_over,
@@ -99,7 +99,7 @@ impl TcpStream {
     /// # Errors
     /// On another lane; [`SocketError::Unsupported`] on kernel sockets.
     pub fn urgent_mark(&self) -> Result<Option<u32>, SocketError> {
-        self.with(|lane, id, _, _| Ok(lane.tcp_urgent_mark(id)?), |_, _| Err(NO_MARK))
+        self.with(|lane, id, _, _| Ok(lane.tcp().urgent_mark(id)?), |_, _| Err(NO_MARK))
     }
 
     /// Waits until the peer announces urgent data while none is pending, or more of it, from now on, or until the stream ends.
@@ -125,7 +125,10 @@ impl TcpStream {
     /// # Errors
     /// On another lane.
     pub fn abort(&self) -> Result<(), SocketError> {
-        self.with(|lane, id, now, frames| Ok(lane.tcp_abort(now, frames, id)?), KernelLane::abort)
+        self.with(
+            |lane, id, now, frames| Ok(lane.with_tcp(now, frames, |tcp, cx| tcp.abort(cx, id))?),
+            KernelLane::abort,
+        )
     }
 
     /// The socket's options; of a kernel socket those that the kernel chose, too.
@@ -133,7 +136,7 @@ impl TcpStream {
     /// # Errors
     /// On another lane.
     pub fn options(&self) -> Result<SocketOptions, SocketError> {
-        self.with(|lane, id, _, _| Ok(lane.tcp_options(id)?), |kernel, id| kernel.options(id))
+        self.with(|lane, id, _, _| Ok(lane.tcp().options(id)?), |kernel, id| kernel.options(id))
     }
 
     /// Changes the socket's options. Of `linger`, kernel sockets know only zero and nothing else; what they do not know is
@@ -143,7 +146,9 @@ impl TcpStream {
     /// On another lane.
     pub fn set_options(&self, options: &SocketOptions) -> Result<(), SocketError> {
         self.with(
-            |lane, id, now, frames| Ok(lane.tcp_set_options(now, frames, id, options)?),
+            |lane, id, now, frames| {
+                Ok(lane.with_tcp(now, frames, |tcp, cx| tcp.set_options(cx, id, options))?)
+            },
             |kernel, id| kernel.set_options(id, options),
         )
     }
@@ -155,8 +160,8 @@ impl TcpStream {
     pub fn set_nodelay(&self, nodelay: bool) -> Result<(), SocketError> {
         self.with(
             |lane, id, now, frames| {
-                let options = SocketOptions { nodelay, ..lane.tcp_options(id)? };
-                Ok(lane.tcp_set_options(now, frames, id, &options)?)
+                let options = SocketOptions { nodelay, ..lane.tcp().options(id)? };
+                Ok(lane.with_tcp(now, frames, |tcp, cx| tcp.set_options(cx, id, &options))?)
             },
             |kernel, id| kernel.set_nodelay(id, nodelay),
         )
@@ -167,7 +172,7 @@ impl TcpStream {
     /// # Errors
     /// On another lane.
     pub fn info(&self) -> Result<TcpInfo, SocketError> {
-        self.with(|lane, id, _, _| Ok(lane.tcp_info(id)?), |kernel, id| kernel.info(id, self.peer_addr()))
+        self.with(|lane, id, _, _| Ok(lane.tcp().info(id)?), |kernel, id| kernel.info(id, self.peer_addr()))
     }
 
     /// Flow hash of what the connection receives, its type, and its bucket. For a kernel socket the hash is what the
@@ -180,7 +185,7 @@ impl TcpStream {
         self.lane.with(|slot, _, _| {
             let (hash, kind) = match self.id {
                 Id::Stack(id) => {
-                    let info = slot.lane.tcp_info(id)?;
+                    let info = slot.lane.tcp().info(id)?;
                     (info.hash, HashType::from_u8(info.hash_type).unwrap_or(HashType::None))
                 }
                 Id::Kernel(id) => {
@@ -218,7 +223,7 @@ impl TcpStream {
     #[inline]
     pub(crate) fn wake_on(&self, interest: Interest, cx: &Context<'_>) -> Result<(), SocketError> {
         self.with(
-            |lane, id, _, _| Ok(lane.tcp_wake_on(id, interest, cx.waker())?),
+            |lane, id, _, _| Ok(lane.tcp_mut().register(id, interest, cx.waker())?),
             |kernel, id| kernel.wake_on(id, interest, cx.waker()),
         )
     }

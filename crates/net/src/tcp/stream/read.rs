@@ -1,12 +1,13 @@
 //! Reading, and waiting for data to read.
 
 use std::future::{Future, poll_fn};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use flowlane_stack::tcp::{Interest, RecvError};
 use flowlane_sys::frame::Frame;
 
 use super::TcpStream;
+use crate::context::budget;
 use crate::error::SocketError;
 use crate::tcp::Id;
 
@@ -17,13 +18,18 @@ impl TcpStream {
     /// On another lane, or if the connection has failed.
     #[inline]
     pub fn try_read(&self, into: &mut [u8]) -> Result<Option<usize>, SocketError> {
-        self.lane.with(|slot, now, frames| match self.id {
-            Id::Stack(id) => received(slot.lane.tcp_recv(now, frames, id, into)),
+        let read = self.lane.with(|slot, now, frames| match self.id {
+            Id::Stack(id) => received(slot.lane.with_tcp(now, frames, |tcp, cx| tcp.recv(cx, id, into))),
             Id::Kernel(id) => slot.sockets()?.recv(id, into),
-        })?
+        })?;
+        if let Ok(Some(n)) = read {
+            budget::spend(n);
+        }
+        read
     }
 
-    /// Waits for something to read; 0 is the end of the stream.
+    /// Waits for something to read; 0 is the end of the stream. A task that has read much goes on in the worker's next turn, so that a
+    /// peer which sends as fast as it can keeps no other task and no timer waiting.
     ///
     /// # Errors
     /// As [`TcpStream::try_read`].
@@ -37,6 +43,7 @@ impl TcpStream {
     /// # Errors
     /// As [`TcpStream::try_read`].
     pub fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<Result<usize, SocketError>> {
+        ready!(budget::poll(cx));
         if let Some(n) = self.try_read(into)? {
             return Poll::Ready(Ok(n));
         }
@@ -58,7 +65,7 @@ impl TcpStream {
         let mut bytes = 0;
         while into.len() - before < most {
             let next = self.lane.with(|slot, now, frames| match self.id {
-                Id::Stack(id) => match slot.lane.tcp_recv_frame(now, frames, id) {
+                Id::Stack(id) => match slot.lane.with_tcp(now, frames, |tcp, cx| tcp.recv_frame(cx, id)) {
                     Ok(frame) => Ok(Some(frame)),
                     Err(e) => received(Err(e)).map(|_| None),
                 },
@@ -86,6 +93,7 @@ impl TcpStream {
                 _ => break,
             }
         }
+        budget::spend(bytes);
         Ok((bytes > 0).then_some(bytes))
     }
 
@@ -113,6 +121,7 @@ impl TcpStream {
     ) -> impl Future<Output = Result<usize, SocketError>> + Send {
         let most = most.max(1);
         poll_fn(move |cx| {
+            ready!(budget::poll(cx));
             if let Some(n) = self.try_read_frames(into, most)? {
                 return Poll::Ready(Ok(n));
             }
@@ -146,12 +155,13 @@ impl TcpStream {
     /// As [`TcpStream::readable`].
     #[inline]
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+        ready!(budget::poll(cx));
         let polled = self.with(
             |lane, id, _, _| {
-                if lane.tcp_readiness(id)?.readable {
+                if lane.tcp().readiness(id)?.readable {
                     return Ok(Poll::Ready(Ok(())));
                 }
-                lane.tcp_wake_on(id, Interest::Read, cx.waker())?;
+                lane.tcp_mut().register(id, Interest::Read, cx.waker())?;
                 Ok(Poll::Pending)
             },
             |kernel, id| {

@@ -2,12 +2,13 @@
 
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use flowlane_stack::tcp::{Interest, SendError};
 use flowlane_sys::block::OwnedBytes;
 
 use super::TcpStream;
+use crate::context::budget;
 use crate::error::SocketError;
 use crate::tcp::Id;
 
@@ -18,10 +19,10 @@ impl TcpStream {
     /// On another lane, after [`TcpStream::shutdown`], or when the connection ended badly.
     #[inline]
     pub fn try_write(&self, bytes: &[u8]) -> Result<Option<usize>, SocketError> {
-        self.lane.with(|slot, now, frames| match self.id {
-            Id::Stack(id) => sent(slot.lane.tcp_send(now, frames, id, bytes)),
+        spent(self.lane.with(|slot, now, frames| match self.id {
+            Id::Stack(id) => sent(slot.lane.with_tcp(now, frames, |tcp, cx| tcp.send(cx, id, bytes))),
             Id::Kernel(id) => slot.sockets()?.send(id, bytes),
-        })?
+        })?)
     }
 
     /// Waits for room and takes as much of `bytes` as fits.
@@ -51,14 +52,14 @@ impl TcpStream {
     /// As [`TcpStream::try_write`].
     #[inline]
     pub fn try_write_owned(&self, bytes: &mut OwnedBytes) -> Result<Option<usize>, SocketError> {
-        self.lane.with(|slot, now, frames| match self.id {
-            Id::Stack(id) => sent(slot.lane.tcp_send_owned(now, frames, id, bytes)),
+        spent(self.lane.with(|slot, now, frames| match self.id {
+            Id::Stack(id) => sent(slot.lane.with_tcp(now, frames, |tcp, cx| tcp.send_owned(cx, id, bytes))),
             Id::Kernel(id) => {
                 let taken = slot.sockets()?.send(id, bytes.data())?;
                 drop(bytes.split_to(taken.unwrap_or(0)));
                 Ok(taken)
             }
-        })?
+        })?)
     }
 
     /// Writes all of `bytes` without copying them: segments are made of them where they are, and their owner is dropped when
@@ -82,6 +83,7 @@ impl TcpStream {
         cx: &mut Context<'_>,
         bytes: &mut OwnedBytes,
     ) -> Poll<Result<usize, SocketError>> {
+        ready!(budget::poll(cx));
         if let Some(n) = self.try_write_owned(bytes)? {
             return Poll::Ready(Ok(n));
         }
@@ -94,6 +96,7 @@ impl TcpStream {
     /// # Errors
     /// As [`TcpStream::try_write`].
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, SocketError>> {
+        ready!(budget::poll(cx));
         if let Some(n) = self.try_write(bytes)? {
             return Poll::Ready(Ok(n));
         }
@@ -107,8 +110,9 @@ impl TcpStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<Result<usize, SocketError>> {
+        ready!(budget::poll(cx));
         if let Id::Kernel(id) = self.id {
-            let taken = self.lane.with(|slot, _, _| slot.sockets()?.send_slices(id, slices))??;
+            let taken = spent(self.lane.with(|slot, _, _| slot.sockets()?.send_slices(id, slices))?)?;
             return match taken {
                 Some(n) => Poll::Ready(Ok(n)),
                 None => {
@@ -132,6 +136,15 @@ impl TcpStream {
         }
         Poll::Ready(Ok(taken))
     }
+}
+
+/// Counts what was written.
+#[inline]
+fn spent(written: Result<Option<usize>, SocketError>) -> Result<Option<usize>, SocketError> {
+    if let Ok(Some(n)) = written {
+        budget::spend(n);
+    }
+    written
 }
 
 /// What the stack says of a write, `None` for no room.

@@ -130,7 +130,7 @@ impl<B> Sending<B> {
     /// How the connection ended, if that is known.
     fn reason(&self) -> SocketError {
         let failure = self.lane.with(|slot, _, _| match self.id {
-            Id::Stack(id) => slot.lane.tcp_readiness(id).ok().and_then(|ready| ready.failure),
+            Id::Stack(id) => slot.lane.tcp().readiness(id).ok().and_then(|ready| ready.failure),
             Id::Kernel(id) => match slot.sockets().ok()?.is_over(id) {
                 Err(SocketError::Connection(failure)) => Some(failure),
                 _ => None,
@@ -249,7 +249,9 @@ impl TcpStream {
     /// Queues what there is room for. The first piece has bytes.
     fn poll_queue(&self, cx: &Context<'_>, pieces: &mut [OwnedBytes]) -> Poll<Result<(), SocketError>> {
         let taken = self.lane.with(|slot, now, frames| match self.id {
-            Id::Stack(id) => sent(slot.lane.tcp_send_owned(now, frames, id, &mut pieces[0])),
+            Id::Stack(id) => {
+                sent(slot.lane.with_tcp(now, frames, |tcp, cx| tcp.send_owned(cx, id, &mut pieces[0])))
+            }
             Id::Kernel(id) => slot.sockets()?.send_in_place(id, pieces),
         })??;
         if taken.is_some() {

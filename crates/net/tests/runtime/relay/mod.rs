@@ -46,7 +46,7 @@ fn each_io() -> Vec<Io> {
     match flowlane_sys::kernel::uring::probe() {
         Ok(()) => vec![Io::Epoll, Io::Uring],
         Err(e) => {
-            eprintln!("relay by io_uring: skipped, because {e}");
+            flowlane_testnet::skipped(format_args!("skipped, because {e} (its part by io_uring)"));
             vec![Io::Epoll]
         }
     }

@@ -163,7 +163,7 @@ fn lanes_move_while_it_relays() {
     let (of, much) = (counts.targets[0].1, (MUCH * BUCKETS) as u64);
     assert_eq!((of.connections, of.to_target_bytes, of.to_client_bytes), (BUCKETS as u64, much, much));
     assert_eq!((of.client_resets, of.target_resets, of.lost), (0, 0, 0));
-    let moved: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.moves).sum();
+    let moved: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.counts.moves).sum();
     assert!(moved > 2 && moved == u64::from(moves), "{moved} of {moves}");
 }
 

@@ -88,7 +88,8 @@ impl Tcp {
         Ok(taken)
     }
 
-    /// Ends a record (`MSG_EOR`): bytes written after this share no segment with bytes written before.
+    /// Ends a record (`MSG_EOR`): bytes written after this share no segment with bytes written before. At most 4096 ends
+    /// are kept for a connection.
     ///
     /// # Errors
     /// If there is no such connection.

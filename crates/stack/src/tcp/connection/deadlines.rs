@@ -36,8 +36,10 @@ pub(crate) struct Deadlines {
     armed_at: Time,
     entry: Option<TimerId>,
     rtx_kind: RtxTimer,
-    /// Retransmission timeouts in a row.
+    /// Timeouts in a row, since anything was acknowledged.
     backoff: u8,
+    /// How often the timeout is doubled, until a round trip is measured (RFC 6298 §5.5, Karn's rule).
+    doublings: u8,
     /// Probes in a row that were not answered: of a closed window or of keep-alive.
     probes: u8,
 }
@@ -53,6 +55,7 @@ impl Deadlines {
             entry: None,
             rtx_kind: RtxTimer::Rto,
             backoff: 0,
+            doublings: 0,
             probes: 0,
         }
     }
@@ -127,14 +130,45 @@ impl Deadlines {
         self.backoff
     }
 
-    pub(crate) fn back_off(&mut self) {
-        self.backoff = self.backoff.saturating_add(1);
+    /// How often the timeout is doubled now.
+    #[inline]
+    pub(crate) const fn doublings(&self) -> u8 {
+        self.doublings
     }
 
-    /// There is progress (RFC 6298 §5.7).
+    pub(crate) fn back_off(&mut self) {
+        self.backoff = self.backoff.saturating_add(1);
+        self.doublings = self.doublings.saturating_add(1);
+    }
+
+    /// Something was acknowledged. It may have been sent again, which tells nothing about the round trip: the timeout stays as it is
+    /// (RFC 6298 §5, Karn's rule), but giving up counts from here.
     #[inline]
-    pub(crate) fn end_backoff(&mut self) {
+    pub(crate) fn progress(&mut self) {
         self.backoff = 0;
+    }
+
+    /// A tail loss probe was a segment sent again, and which of the two was acknowledged is unknown: the next is given as long as after a
+    /// timeout.
+    pub(crate) fn probed_for_nothing(&mut self) {
+        self.doublings = self.doublings.max(1);
+    }
+
+    /// A round trip was measured (RFC 6298 §5.7): the timeout is that of the measurement.
+    #[inline]
+    pub(crate) fn measured(&mut self) {
+        self.doublings = 0;
+    }
+
+    /// The last timeouts were those of a closed window: they tell nothing of the path.
+    pub(crate) fn forget_last_timeouts(&mut self) {
+        self.doublings = self.doublings.saturating_sub(self.backoff);
+        self.backoff = 0;
+    }
+
+    /// A connection begins: nothing of its handshake's timeouts stays, but what RFC 6298 §5.7 says.
+    pub(crate) fn forget_backoff(&mut self) {
+        (self.backoff, self.doublings) = (0, 0);
     }
 
     // Probes.

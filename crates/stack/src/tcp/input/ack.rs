@@ -137,7 +137,7 @@ impl Connection {
             let bytes = acked.min(tx.data.len() as u32);
             core.consume(&mut tx, bytes);
             self.snd.acknowledged(seg.ack);
-            self.timers.end_backoff();
+            self.timers.progress();
             if tx.board.is_empty() {
                 tx.waits_no_more();
             } else {
@@ -243,6 +243,8 @@ impl Connection {
                         u64::from(self.congestion.on_rtt(&mut tx.hystart, us, una, nxt));
                 }
             }
+        } else if report.acked > 0 && self.tx.get().is_some_and(|tx| tx.recovery.probe_is_sent_again()) {
+            self.timers.probed_for_nothing();
         }
     }
 
@@ -250,7 +252,7 @@ impl Connection {
     fn window_moved(&mut self) {
         if self.timers.is_probe() && self.timers.rtx_runs() && self.snd.wnd() > 0 {
             self.timers.stop_rtx();
-            self.timers.end_backoff();
+            self.timers.forget_last_timeouts();
             if self.snd.outstanding() == 0 {
                 if let Some(tx) = self.tx.get_mut() {
                     tx.waits_no_more();
@@ -270,7 +272,7 @@ impl Connection {
                 tx.board.mark_lost(0);
             }
         }
-        self.timers.end_backoff();
+        self.timers.forget_last_timeouts();
         self.arm_rto(core, now);
     }
 

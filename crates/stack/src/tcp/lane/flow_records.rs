@@ -136,6 +136,43 @@ pub struct FlowRecord {
     pub received: FlowTotals,
     /// Segments of ours that were sent again.
     pub retransmitted: u32,
+    /// The smoothed round-trip time of a TCP connection then; `None` if none was measured.
+    pub rtt: Option<Duration>,
+    /// Bucket of its lane; 0 from a TCP without a lane.
+    pub bucket: u16,
+    /// Counted by a socket of the kernel, which does not tell the headers: [`FlowTotals::octets`] of both directions are 0 and say nothing.
+    pub by_kernel: bool,
+}
+
+impl FlowRecord {
+    /// A record in which nothing was counted, of a flow that was closed.
+    #[must_use]
+    pub fn new(
+        protocol: IpProtocol,
+        local: SocketAddr,
+        remote: SocketAddr,
+        began: Time,
+        ended: Time,
+    ) -> Self {
+        Self {
+            protocol,
+            local,
+            remote,
+            interface: None,
+            vlan: None,
+            active: false,
+            end: FlowEnd::Closed,
+            state: State::Closed,
+            began,
+            ended,
+            sent: FlowTotals::default(),
+            received: FlowTotals::default(),
+            retransmitted: 0,
+            rtt: None,
+            bucket: 0,
+            by_kernel: false,
+        }
+    }
 }
 
 /// What passed of a connection that stands.
@@ -376,22 +413,20 @@ impl Totals {
         self.sent.bytes -= u64::from(c.has(Flags::FIN_SENT)).min(self.sent.bytes);
         self.received.bytes -= u64::from(c.has(Flags::FIN_RECEIVED)).min(self.received.bytes);
         let tuple = c.tuple();
+        let local = SocketAddr::new(tuple.local, tuple.local_port);
+        let remote = SocketAddr::new(tuple.remote, tuple.remote_port);
+        let began = core::mem::replace(&mut self.began, now);
         FlowRecord {
-            protocol: IpProtocol::TCP,
-            local: SocketAddr::new(tuple.local, tuple.local_port),
-            remote: SocketAddr::new(tuple.remote, tuple.remote_port),
-            interface: None,
-            vlan: None,
             active: c.has(Flags::ACTIVE),
             end,
             state: c.state(),
-            began: core::mem::replace(&mut self.began, now),
-            ended: now,
+            rtt: Some(c.rtt.srtt()).filter(|us| *us > 0).map(|us| Duration::from_micros(us.into())),
             sent: core::mem::take(&mut self.sent),
             received: core::mem::take(&mut self.received),
             retransmitted: c
                 .retransmits()
                 .wrapping_sub(core::mem::replace(&mut self.retransmitted, c.retransmits())),
+            ..FlowRecord::new(IpProtocol::TCP, local, remote, began, now)
         }
     }
 }

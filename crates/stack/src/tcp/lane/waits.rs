@@ -2,7 +2,7 @@
 //! them when they come to the front, and when a list has grown for their sake.
 
 use crate::tcp::connection::deadlines::NEVER;
-use crate::tcp::connection::{Connection, Lists};
+use crate::tcp::connection::{Connection, Flags, Lists};
 use crate::tcp::lane::Core;
 use crate::tcp::table::{ConnId, Slab};
 use crate::time::Time;
@@ -45,10 +45,16 @@ impl Core {
         self.narrowed_at
     }
 
-    /// No window can be opened now: all wait on.
+    /// No window can be opened now: all wait on. Who was closed by the application waits for nothing, so a lane that is full of what closed
+    /// connections still have to send sleeps until their peers say something.
     pub(crate) fn open_later(&mut self, now: Time, connections: &Slab<Connection>) {
-        self.narrowed_at = now + LOOK_AGAIN;
+        let waits = |id: &ConnId| connections.get(*id).is_some_and(|c| !c.has(Flags::DETACHED));
+        while self.narrowed.front().is_some_and(|id| !waits(id)) {
+            self.narrowed.pop_front();
+        }
         sift(&mut self.narrowed, connections);
+        let nobody = self.narrowed.is_empty() && self.starved.is_empty();
+        self.narrowed_at = if nobody { NEVER } else { now + LOOK_AGAIN };
     }
 
     /// How many windows to look at now; the rest is looked at again later.

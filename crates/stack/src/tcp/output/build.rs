@@ -110,10 +110,14 @@ impl Connection {
     ) -> Result<IpOutput, NoFrame> {
         let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
         let mut options = self.segment_options(core, cx);
-        // RFC 6691 §3: options come out of the segment size; those of an acknowledgement do not fit beside full data.
-        let full = self.effective_mss();
-        if plan.len > 0 && plan.len + 40 > full && !options.sack.is_empty() {
-            options.sack = SackBlocks::EMPTY;
+        if plan.len > 0 && !options.sack.is_empty() {
+            // RFC 6691 §3: options come out of the segment size, which has room for timestamps already. RFC 2018 §4: as many blocks as fit.
+            let spare = self.effective_mss().saturating_sub(plan.len);
+            let others = TcpOptions { sack: SackBlocks::EMPTY, ..options }.len();
+            while !options.sack.is_empty() && (options.len() - others) as u32 > spare {
+                options.sack.pop();
+            }
+            core.stats.sack_options_sent -= u64::from(options.sack.is_empty());
         }
         let new = plan.len > 0 && plan.seq == self.snd.nxt();
         let mut flags = plan.flags | self.congestion_echo();

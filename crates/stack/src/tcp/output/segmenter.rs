@@ -215,7 +215,7 @@ impl Connection {
             self.timers.start_rtx(RtxTimer::Cork, now + CORK);
         } else {
             self.timers
-                .start_rtx(RtxTimer::Persist, now + self.rtt.timeout(self.timers.backoff(), &core.config));
+                .start_rtx(RtxTimer::Persist, now + self.rtt.timeout(self.timers.doublings(), &core.config));
             if let Some(tx) = self.tx.get_mut() {
                 tx.waits_at_least_from(now);
             }

@@ -80,6 +80,8 @@ impl Connection {
             && !tx.recovery.probe_is_out()
             && tx.board.sacked() == 0
             && self.rtt.srtt() > 0
+            // Until a round trip is measured its length is in doubt: a probe after two of the old ones would hide the next, too.
+            && self.timers.doublings() == 0
             && self.state().is_synchronized()
             && matches!(self.timers.rtx_kind(), RtxTimer::Rto | RtxTimer::Tlp)
             && outstanding > 0;

@@ -138,8 +138,9 @@ fn fin_with_data_is_retransmitted() {
     send!(s, 20, ". 1:1(0) ack 1001");
     recv!(s, 230, "FP. 1001:1501(500) ack 1");
     send!(s, 240, ". 1:1(0) ack 1501");
-    recv!(s, 450, "F. 1501:1501(0) ack 1");
-    send!(s, 460, ". 1:1(0) ack 1502");
+    // What was acknowledged had been sent again, so the timeout stays doubled (RFC 6298 §5).
+    recv!(s, 660, "F. 1501:1501(0) ack 1");
+    send!(s, 670, ". 1:1(0) ack 1502");
     assert_eq!(s.state(), State::FinWait2);
 }
 

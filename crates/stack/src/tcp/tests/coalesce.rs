@@ -237,7 +237,7 @@ fn facts(s: &Scene) -> Vec<u64> {
         t.challenge_acks_sent,
         t.dsacks_sent,
     ];
-    facts.extend(t.drops);
+    facts.extend(t.drops.0);
     facts
 }
 

@@ -323,3 +323,20 @@ fn single_bytes_at_the_end_of_frames_are_bounded() {
     let read = s.info().readable;
     s.expect_read(read.into());
 }
+
+/// RFC 2018 §4: a segment with data reports as many blocks as there is room for behind its data.
+#[test]
+fn blocks_go_with_data_as_far_as_they_fit() {
+    for (len, blocks) in [(1000, 0), (989, 0), (988, 1), (981, 1), (980, 2), (100, 2)] {
+        let (mut s, ts) = with_timestamps();
+        send!(s, 20, &format!(". 1001:2001(1000) ack 1 win 65000 <TS 120 {ts}>"));
+        send!(s, 20, &format!(". 3001:4001(1000) ack 1 win 65000 <TS 120 {ts}>"));
+        s.until(20);
+        s.heard.clear();
+        s.write(len);
+        s.until(20);
+        let (_, text, _) = s.heard.pop_front().expect("a segment");
+        assert!(text.contains(&format!("({len})")), "{text}");
+        assert_eq!(text.matches("sack ").count(), blocks, "{text}");
+    }
+}

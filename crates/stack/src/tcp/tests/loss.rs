@@ -18,9 +18,68 @@ fn retransmission_timeout_backs_off() {
     }
     send!(s, 1500, ". 1:1(0) ack 1001");
     let info = s.info();
-    assert_eq!((info.rtt, info.backoff, info.retransmits), (Some(Duration::from_millis(10)), 0, 3));
+    assert_eq!((info.rtt, info.backoff, info.retransmits), (Some(Duration::from_millis(10)), 3, 3));
     assert_eq!(s.tcp.stats().retransmit_timeouts, 3);
     s.quiet(3000);
+}
+
+/// RFC 6298 §5.5 and §5.7, RFC 9293 MUST-18: on a path whose round trip has grown over the timeout, what was sent again tells nothing,
+/// so the doubled timeout stays until a segment that was sent once is measured. Without that each is sent several times for ever.
+#[test]
+fn the_doubled_timeout_stays_until_a_segment_sent_once_is_measured() {
+    let mut s = Scene::established(TcpConfig { sack: false, ..config() });
+    s.write(1000);
+    recv!(s, 10, "P. 1:1001(1000) ack 1");
+    recv!(s, 220, "P. 1:1001(1000) ack 1");
+    send!(s, 310, ". 1:1(0) ack 1001");
+    assert_eq!(s.info().backoff, 1);
+    s.write(1000);
+    recv!(s, 310, "P. 1001:2001(1000) ack 1");
+    s.quiet(609);
+    send!(s, 610, ". 1:1(0) ack 2001");
+    let info = s.info();
+    assert_eq!((info.backoff, info.retransmits), (0, 1));
+    assert!(info.rto > Duration::from_millis(300), "{:?}", info.rto);
+    s.write(1000);
+    recv!(s, 610, "P. 2001:3001(1000) ack 1");
+    s.quiet(909);
+    send!(s, 910, ". 1:1(0) ack 3001");
+    // What was acknowledged counts as progress: giving up counts from there.
+    assert_eq!(s.tcp.stats().retransmit_timeouts, 1);
+}
+
+/// RFC 6298 §3 with RFC 8985 §7: a tail loss probe that is a retransmission hides the round trip as a timeout does. The next segment
+/// is not probed for after two of the old round trips.
+#[test]
+fn a_probe_of_the_tail_does_not_hide_the_round_trip_for_ever() {
+    let mut s = Scene::established(config());
+    s.write(1000);
+    recv!(s, 10, "P. 1:1001(1000) ack 1");
+    recv!(s, 220, "P. 1:1001(1000) ack 1");
+    send!(s, 310, ". 1:1(0) ack 1001");
+    s.write(1000);
+    recv!(s, 310, "P. 1001:2001(1000) ack 1");
+    s.quiet(609);
+    send!(s, 610, ". 1:1(0) ack 2001");
+    assert_eq!((s.info().backoff, s.info().retransmits), (0, 1));
+    assert!(s.info().rto > Duration::from_millis(240), "{:?}", s.info().rto);
+}
+
+/// RFC 9293 §3.8.3: the timeouts that count towards R2 are those since something was acknowledged, however long they have become.
+#[test]
+fn progress_begins_the_count_of_timeouts_anew() {
+    let mut s = Scene::established(TcpConfig { retries: 3, sack: false, ..config() });
+    s.write(1000);
+    for at in [10, 220, 640, 1480] {
+        recv!(s, at, "P. 1:1001(1000) ack 1");
+    }
+    send!(s, 1500, ". 1:1(0) ack 1001");
+    s.write(1000);
+    // 210 ms, doubled three times: that stays.
+    for at in [1500, 1500 + 1680, 1500 + 1680 + 3360] {
+        recv!(s, at, "P. 1001:2001(1000) ack 1");
+    }
+    assert_eq!(s.state(), State::Established);
 }
 
 /// RFC 9293 §3.8.3: after R2 the connection is given up, and the application told.

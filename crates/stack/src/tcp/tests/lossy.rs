@@ -322,7 +322,7 @@ fn transfer(net: Net, sizes: [u64; 2], abort_at: Option<u64>) -> Outcome {
         if net.now >= limit || !net.step() {
             for host in &net.hosts {
                 eprintln!("{:#?}", host.tcp.list().collect::<Vec<_>>());
-                eprintln!("{:?}", host.tcp.stats().iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>());
+                eprintln!("{:?}", host.tcp.stats());
             }
             panic!("no end in sight at {}: {:?} {ends:?}", net.now, net.weather);
         }
@@ -356,7 +356,7 @@ fn check(outcome: &Outcome, sizes: [u64; 2]) {
     for (host, end) in outcome.ends.iter().enumerate() {
         if end.failed {
             for host in &outcome.net.hosts {
-                eprintln!("{:?}", host.tcp.stats().iter().filter(|(_, n)| *n > 0).collect::<Vec<_>>());
+                eprintln!("{:?}", host.tcp.stats());
                 for reason in DropReason::ALL {
                     eprint!("{}={} ", reason.name(), host.tcp.stats().dropped(*reason));
                 }
@@ -378,7 +378,7 @@ fn fair_weather() {
     for host in &outcome.net.hosts {
         let stats = host.tcp.stats();
         assert_eq!(stats.packets_retransmitted, 0, "{stats:?}");
-        assert_eq!(stats.drops.iter().sum::<u64>(), 0, "{stats:?}");
+        assert_eq!(stats.drops.0.iter().sum::<u64>(), 0, "{stats:?}");
     }
     assert!(outcome.elapsed < Duration::from_secs(1), "{:?}", outcome.elapsed);
 }
@@ -559,8 +559,9 @@ fn ends_that_vanish() {
     }
 }
 
-/// At 20 % loss each way a sender whose peer has no SACK keeps to timeouts of the path's order: a loss that follows another must not
-/// make the next one wait for minutes.
+/// At 20 % loss each way a sender whose peer has no SACK keeps to timeouts of the path's order: the timeout itself does not grow with losses,
+/// and with timestamps each acknowledgement of new data ends its doubling. Without them Karn's rule lets the doubling stay until a segment that
+/// was sent once is measured, so that an unlucky sender waits longer.
 #[test]
 fn timeouts_stay_of_the_order_of_the_path() {
     for (seed, timestamps) in runs(20).into_iter().flat_map(|seed| [(seed, true), (seed, false)]) {
@@ -600,6 +601,7 @@ fn timeouts_stay_of_the_order_of_the_path() {
         println!("timestamps {timestamps}: timeouts of up to {most:?} in {took:?}");
         // A SYN that was lost makes it three seconds (RFC 6298 §5.7).
         assert!(most <= Duration::from_secs(3), "{most:?}");
-        assert!(took <= Duration::from_secs(600), "{took:?}");
+        let limit = if timestamps { 120 } else { 1800 };
+        assert!(took <= Duration::from_secs(limit), "{took:?}");
     }
 }

@@ -215,3 +215,18 @@ fn one_segment_is_taken_beyond_the_bound() {
     send!(s, ms, ". 1:1001(1000) ack 1 win 0");
     assert!(holds(&s, s.id));
 }
+
+/// A lane that is full of what its closed connections have not got acknowledged has nobody to wake, and sleeps.
+#[test]
+fn a_lane_full_of_what_the_closed_left_sleeps() {
+    let (mut s, all) = full_lane();
+    let last = all[all.len() - 1];
+    assert!(s.tcp.core.looks_again_at() < Time::MAX, "somebody waits");
+    for id in all {
+        s.with(|tcp, cx| tcp.close(cx, id)).unwrap();
+    }
+    let now = s.millis();
+    s.until(now + 100);
+    assert!(s.tcp.info(last).is_err() || s.tcp.buffer_memory() >= 20 << 10, "{}", s.tcp.buffer_memory());
+    assert_eq!(s.tcp.core.looks_again_at(), Time::MAX);
+}

@@ -14,7 +14,7 @@ fn ring(buffers: u16) -> Option<Ring> {
             Some(ring)
         }
         Err(e) => {
-            crate::skipped(&format!("skipped, because no io_uring: {e}"));
+            crate::skipped(format_args!("skipped, because no io_uring: {e}"));
             None
         }
     }

@@ -2,7 +2,7 @@
 //! the driver accepted.
 
 use super::Told;
-use super::ethtool::Ethtool;
+use super::ethtool::{ChannelCounts, Counts, Ethtool, Offloads};
 use super::fields::{Fields, FlowKind};
 use super::rss::{Function, HashKey, Rss, TableChange, Transform};
 use crate::error::Result;
@@ -109,12 +109,52 @@ impl Control {
         Ok(Self { ethtool: Ethtool::open(interface)? })
     }
 
+    /// The interface's name.
+    #[must_use]
+    pub fn interface(&self) -> &str {
+        self.ethtool.interface().name()
+    }
+
+    /// Numbers of queues now.
+    ///
+    /// # Errors
+    /// The driver does not report them.
+    pub fn channels(&self) -> Told<ChannelCounts> {
+        self.ethtool.channels()
+    }
+
+    /// Offloads that have to do with receiving, now.
+    ///
+    /// # Errors
+    /// The kernel's; none is expected.
+    pub fn offloads(&self) -> Told<Offloads> {
+        self.ethtool.offloads()
+    }
+
     /// The RSS settings as the driver reports them now.
     ///
     /// # Errors
     /// The driver does not report them.
     pub fn rss(&self) -> Told<Rss> {
         self.ethtool.rss()
+    }
+
+    /// Sets the numbers of queues, and reads them back. Most drivers stop and start their card for it.
+    ///
+    /// # Errors
+    /// [`SetError::NotPermitted`], [`SetError::NotTaken`].
+    pub fn set_channels(&self, wanted: Counts) -> std::result::Result<(), SetError> {
+        let interface = || self.ethtool.interface().name().to_owned();
+        let why = match self.ethtool.set_channels(wanted) {
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                return Err(SetError::NotPermitted { interface: interface() });
+            }
+            Err(e) => Some(e),
+            Ok(()) if self.ethtool.channels().is_ok_and(|channels| channels.now != wanted) => None,
+            Ok(()) => return Ok(()),
+        };
+        let refused = vec![Refusal { what: "the number of queues".to_owned(), why }];
+        Err(SetError::NotTaken { interface: interface(), refused })
     }
 
     /// Makes a change, and reads back the result.

@@ -4,9 +4,10 @@
 //!   driver    (0x03)   command, driver's name (32 bytes), version (32), firmware (32), bus (32), ...
 //!   address   (0x20)   command, bytes, address
 //!   names     (0x1b)   command, which names, how many, then 32 bytes each
+//!   counts    (0x1d)   command, how many, then 8 bytes each
 //!   rings     (0x2d)   command, kind of flow, number (8 bytes)
 //!   offloads  (0x3a)   command, blocks, blocks x (available, requested, active, never changed)
-//!   channels  (0x3c)   command, at most (receive, transmit, other, both), now (the same four)
+//!   channels  (0x3c get, 0x3d set)   command, at most (receive, transmit, other, both), now (the same four)
 //! ```
 
 use super::super::{Interface, control, request};
@@ -17,14 +18,22 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 const GET_DRIVER: u32 = 0x03;
 const GET_STRINGS: u32 = 0x1b;
+const GET_STATISTICS: u32 = 0x1d;
 const GET_PERMANENT_ADDRESS: u32 = 0x20;
 const GET_RINGS: u32 = 0x2d;
 const GET_SET_INFO: u32 = 0x37;
 const GET_OFFLOADS: u32 = 0x3a;
 const SET_OFFLOADS: u32 = 0x3b;
 const GET_CHANNELS: u32 = 0x3c;
-/// Names of offloads.
+const SET_CHANNELS: u32 = 0x3d;
+/// Sets of names: statistics and offloads.
+const NAMES_OF_STATISTICS: u32 = 1;
 const NAMES_OF_OFFLOADS: u32 = 4;
+/// Names of a set that are read at most; cards with hundreds of queues have some thousands of statistics.
+const NAMES: u32 = 1 << 14;
+/// Names and numbers that there is room for. The kernel writes as many as the driver has at that moment, whatever was asked for, and somebody may
+/// have raised the number of queues in between: so there is room for eight times as many. What is not written to takes no memory.
+const ROOM: usize = 8 * NAMES as usize;
 /// Bytes of a name.
 const NAME: usize = 32;
 /// Bits of offloads are counted in blocks of 32; Linux has 3 of them.
@@ -195,6 +204,13 @@ impl Ethtool {
         Ok(ChannelCounts { now: counts(5), most: counts(1) })
     }
 
+    /// Sets the numbers of queues.
+    pub(super) fn set_channels(&self, wanted: Counts) -> io::Result<()> {
+        let Counts { receive, transmit, other, combined } = wanted;
+        // What there may be at most is not looked at.
+        self.call(&mut [SET_CHANNELS, 0, 0, 0, 0, receive, transmit, other, combined])
+    }
+
     /// Queues that RSS may name.
     ///
     /// # Errors
@@ -230,17 +246,58 @@ impl Ethtool {
         Ok(self.offload_blocks()?.get(bit / 32).is_some_and(|block| block[2] >> (bit % 32) & 1 != 0))
     }
 
+    /// Switches an offload off, by the kernel's name; one that the kernel does not have is off.
+    pub(in super::super) fn switch_off(&self, name: &str) -> io::Result<()> {
+        let Some(bit) = self.names_of_offloads()?.iter().position(|found| found == name) else {
+            return Ok(());
+        };
+        let mut blocks = vec![[0, 0]; self.offload_blocks()?.len().max(bit / 32 + 1)];
+        blocks[bit / 32] = [1 << (bit % 32), 0];
+        self.request_offloads(&blocks)
+    }
+
+    /// The driver's own statistics by name, in its order. A card may be asked for them, which takes some drivers a millisecond.
+    ///
+    /// # Errors
+    /// The driver has none, or as many as nobody reads.
+    pub fn statistics(&self) -> Told<Vec<(String, u64)>> {
+        let names = self.names(NAMES_OF_STATISTICS)?;
+        if names.is_empty() {
+            return Err(Untold::Unsupported);
+        }
+        let mut block = vec![0; 2 + ROOM * 2];
+        (block[0], block[1]) = (GET_STATISTICS, names.len() as u32);
+        self.call(&mut block)?;
+        if block[1] as usize != names.len() {
+            return Err(Untold::Unsupported);
+        }
+        Ok(names
+            .into_iter()
+            .zip(block[2..].chunks_exact(2))
+            .map(|(name, value)| (name, long(value)))
+            .collect())
+    }
+
     fn names_of_offloads(&self) -> io::Result<Vec<String>> {
+        self.names(NAMES_OF_OFFLOADS)
+    }
+
+    /// The names of a set.
+    fn names(&self, set: u32) -> io::Result<Vec<String>> {
         // struct ethtool_sset_info: command, reserved, a mask of 64 bits, then the number of names.
-        let mask = (1u64 << NAMES_OF_OFFLOADS).to_ne_bytes();
+        let mask = (1u64 << set).to_ne_bytes();
         let half = |at: usize| u32::from_ne_bytes([mask[at], mask[at + 1], mask[at + 2], mask[at + 3]]);
         let mut info = [GET_SET_INFO, 0, half(0), half(4), 0];
         self.call(&mut info)?;
-        let count = info[4].min(4096) as usize;
-        let mut strings = vec![0; 3 + count * NAME / 4];
-        strings[..3].copy_from_slice(&[GET_STRINGS, NAMES_OF_OFFLOADS, count as u32]);
+        let count = info[4];
+        if count > NAMES {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let mut strings = vec![0; 3 + ROOM * NAME / 4];
+        strings[..3].copy_from_slice(&[GET_STRINGS, set, count]);
         self.call(&mut strings)?;
-        Ok(strings[3..].chunks_exact(NAME / 4).map(text).collect())
+        let count = strings[2].min(count) as usize;
+        Ok(strings[3..].chunks_exact(NAME / 4).take(count).map(text).collect())
     }
 
     /// Blocks of 32 offloads: available, requested, active, never changed.

@@ -9,29 +9,38 @@ mod plan;
 mod words;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
+use flowlane::Rss;
+use flowlane_load::Phase;
 use flowlane_load::http::{Behaviour, HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
-use flowlane_load::report::model::{Ended, Phase, Setup};
-use flowlane_load::report::{About, Goal, PoolAbout, Usage, join};
+use flowlane_load::report::model::{Ended, Phase as Shown, Setup};
+use flowlane_load::report::{About, Goal, PoolAbout, Run, Snapshot, Usage, join};
 use flowlane_load::scenario::Scenario;
 use flowlane_load::timeline;
 
 use self::place::{LinkKind, Place};
-use self::plan::Asked;
+use self::plan::PlanOptions;
+use super::find::{Find, Measured};
 use crate::interrupt::Interrupt;
-use crate::output::Outputs;
+use crate::output::{Outputs, Watch};
 use crate::units;
 use crate::{drops, steering};
 
 /// Interval between updates of the display.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// Requests one after the other that tell how a target answers with nothing else to do, and how long they may take.
+const QUESTIONS: u64 = 11;
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// The scenario's name and text for the report, and the options that replace its figures.
 #[derive(Debug, Default)]
-struct Said {
+struct Source {
     name: String,
     about: String,
     instead: Vec<String>,
@@ -40,14 +49,16 @@ struct Said {
 /// Send HTTP requests, over kernel sockets or any link.
 #[derive(Debug, Args)]
 pub(crate) struct Http {
-    /// Target: http://HOST:PORT/PATH or https://...; of several, connections take one after the other in turn.
+    /// Target: http://HOST:PORT/PATH or https://..., each with its scheme; of several, connections take one after the other in turn.
     #[arg(value_name = "URL", required_unless_present = "scenario")]
     urls: Vec<Url>,
-    /// Scenario file (docs/scenarios.md); URLs replace its targets.
+    /// Scenario file in TOML, with tables [[pool]] and [[phase]]; URLs replace its targets. The end of 'flowlane load http --help' shows one.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     #[command(flatten)]
-    asked: Asked,
+    asked: PlanOptions,
+    #[command(flatten)]
+    find: Find,
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
@@ -65,39 +76,64 @@ impl Http {
                 pool.aim = Some(HttpAim { rss: theirs.clone(), home: home.clone(), law: law.clone() });
             }
         }
+        self.place.keep_reachable(&mut plan);
         self.place.check(&plan)?;
+        if self.place.link == LinkKind::Kernel {
+            super::reach::keep_answering(&mut plan);
+        }
         self.place.more_descriptors(&plan)?;
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();
         let _made = self.outputs.check(&names)?;
-        let about = self.about(&plan, said);
-        let duration = plan.duration();
-
-        let slack = self.asked.slack.unwrap_or_default();
         let interrupt = Interrupt::listen()?;
-        let (mut watch, snapshots) = self.outputs.watch(duration, &names)?;
-        let options = HttpOptions {
-            lanes: rss.buckets.len(),
-            exact: self.asked.exact,
-            slack,
-            snapshots: Some(snapshots),
-        };
+        if let Some(condition) = &self.find.find_rate {
+            condition.check(&names).context("--find-rate")?;
+            let mut rates =
+                Rates { load: self, plan: self.asked.of_a_search(plan), rss, interrupt: &interrupt };
+            let about = ("load http", targets(&rates.plan.pools[0]));
+            return self.find.search(condition, about, &mut rates, &self.outputs, &interrupt);
+        }
+        let about = self.about(&plan, said);
+        let watch = self.outputs.watch(plan.duration(), &names)?;
+        let run = self.measure(&plan, about, &rss, &interrupt, Some(watch))?;
+        self.outputs.write(&run, &interrupt)
+    }
+
+    /// Makes one run, which is watched or not.
+    fn measure(
+        &self,
+        plan: &Plan,
+        about: About,
+        rss: &Arc<Rss>,
+        interrupt: &Interrupt,
+        watch: Option<(Watch, SyncSender<Snapshot>)>,
+    ) -> anyhow::Result<Run> {
+        let slack = self.asked.slack.unwrap_or_default();
+        let (mut watch, snapshots) = watch.unzip();
+        let options = HttpOptions { lanes: rss.buckets.len(), exact: self.asked.exact, slack, snapshots };
         let load = HttpLoad::new(plan.clone(), options)?;
         let before = Usage::now();
         let (started, begun) = (SystemTime::now(), Instant::now());
-        let (runtime, host) = self.place.start(&plan, &rss, &load)?;
-        watch.serve(runtime.handle(), "load http")?;
+        let (runtime, host) = self.place.start(plan, rss, &load)?;
+        if let Some(watch) = &mut watch {
+            watch.serve(runtime.handle(), "load http")?;
+        }
         let mut asked_for_end = false;
         let mut outcome = load.wait(EVERY, || {
             if interrupt.came() {
-                watch.interrupted();
                 asked_for_end = true;
+                if let Some(watch) = &mut watch {
+                    watch.interrupted();
+                }
             }
+            let Some(watch) = &mut watch else { return !asked_for_end };
             match load.connecting() {
                 Some((standing, of)) => watch.connecting(begun.elapsed(), standing, of) && !asked_for_end,
                 None => watch.tick(begun.elapsed()) && !asked_for_end,
             }
         });
-        watch.end();
+        if let Some(watch) = watch {
+            watch.end();
+        }
         let usage = Usage::now().since(before).within(begun.elapsed());
         let counted = runtime.stop();
 
@@ -123,21 +159,21 @@ impl Http {
                 slip_budget: self.asked.slip_budget,
                 slack,
                 failures_count: true,
-                goal: goal(&plan),
+                goal: goal(plan),
                 ..about
             },
             &records,
         );
         // Merging the lanes' records takes memory as well.
         run.generator.memory_bytes = run.generator.memory_bytes.max(Usage::now().memory);
-        self.outputs.write(&run)
+        Ok(run)
     }
 
     /// The plan, and the scenario's description.
-    fn plan(&self) -> anyhow::Result<(Plan, Said)> {
+    fn plan(&self) -> anyhow::Result<(Plan, Source)> {
         let seed = steering::seed(self.place.seed)?;
         let Some(file) = &self.scenario else {
-            return Ok((self.asked.plan(&self.urls, &self.place.clients, seed)?, Said::default()));
+            return Ok((self.asked.plan(&self.urls, &self.place.clients, seed)?, Source::default()));
         };
         let in_file = || file.display().to_string();
         let text = crate::description::read(file)?;
@@ -148,13 +184,13 @@ impl Http {
             plan.pools.iter_mut().for_each(|p| p.clients.clone_from(&self.place.clients));
         }
         let instead = self.asked.instead().apply(&mut plan)?;
-        Ok((plan, Said { name: scenario.name, about: scenario.about, instead }))
+        Ok((plan, Source { name: scenario.name, about: scenario.about, instead }))
     }
 
-    fn about(&self, plan: &Plan, said: Said) -> About {
+    fn about(&self, plan: &Plan, said: Source) -> About {
         let loads = plan.phases.iter().map(|phase| words::load(&plan.pools, phase));
         let phases = timeline::shown(&plan.phases).into_iter().zip(loads);
-        let phases = phases.map(|(phase, load)| Phase { load, ..phase }).collect();
+        let phases = phases.map(|(phase, load)| Shown { load, ..phase }).collect();
         let instead = "in the place of the scenario's".to_owned();
         let more = (!said.instead.is_empty()).then(|| (instead, said.instead.join(", ")));
         let fast = ("fast-open".to_owned(), "requests go with the SYN".to_owned());
@@ -187,6 +223,41 @@ impl Http {
             pools: plan.pools.iter().map(pool).collect(),
             ..About::default()
         }
+    }
+}
+
+/// The runs of a search.
+struct Rates<'a> {
+    load: &'a Http,
+    plan: Plan,
+    rss: Arc<Rss>,
+    interrupt: &'a Interrupt,
+}
+
+impl Rates<'_> {
+    fn run(&self, plan: &Plan) -> anyhow::Result<Run> {
+        self.load.measure(plan, self.load.about(plan, Source::default()), &self.rss, self.interrupt, None)
+    }
+}
+
+impl Measured for Rates<'_> {
+    fn at(&mut self, rate: f64) -> anyhow::Result<Run> {
+        let mut plan = self.plan.clone();
+        plan.pools[0].pace = Pace::Rate { per_second: rate, poisson: self.load.asked.poisson() };
+        self.run(&plan)
+    }
+
+    fn alone(&mut self) -> anyhow::Result<Option<Duration>> {
+        let mut plan = self.plan.clone();
+        plan.phases = vec![Phase::hold(PATIENCE)];
+        plan.pools[0] = Pool {
+            pace: Pace::Closed,
+            connections: 1,
+            total_requests: Some(QUESTIONS),
+            ..plan.pools[0].clone()
+        };
+        let latency = self.run(&plan)?.total.latency;
+        Ok((!latency.is_empty()).then(|| Duration::from_nanos(latency.at(0.5))))
     }
 }
 

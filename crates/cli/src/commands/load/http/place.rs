@@ -1,24 +1,23 @@
 //! Where a load runs: on kernel sockets, on a link of ours, or over a pair link with a server in the same process.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::{bail, ensure};
-use clap::{Args, ValueEnum};
+use anyhow::ensure;
+use clap::Args;
 use flowlane::link::LinkSpec;
-use flowlane::{Host, Idle, Interface, Key, PairConfig, Prefix, Rss, TcpConfig, TunnelConfig, UdpFields};
+use flowlane::{Host, Interface, PairConfig, Prefix, Rss, TcpConfig, UdpFields};
 use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 
 use super::super::home::Home;
-use crate::address::{self, with_network};
+use super::super::side::{Side, Ways};
+use crate::address;
 use crate::fast_open;
 use crate::instruments::{Instruments, Looked};
-use crate::io::{IoOption, Work};
+use crate::io::Work;
 use crate::link::{self, give_up_privileges};
-use crate::steering::{self, Wish, Workers};
-use crate::tunnel::TunnelSpec;
 
 /// The link of a load.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,16 +64,8 @@ pub(super) struct Place {
     /// Link: kernel (kernel sockets), pair (with a server in the same process), tap:NAME, af-packet:NAME, af-xdp:NAME.
     #[arg(long, default_value = "kernel")]
     pub(super) link: LinkKind,
-    /// Our addresses on the link, each with its prefix length: 10.11.2.2/24[,...].
-    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = with_network)]
-    addr: Vec<Prefix>,
-    /// Default router, one for each address family.
-    #[arg(long, value_delimiter = ',')]
-    gateway: Vec<IpAddr>,
-    /// Tunnel: KIND,local=ADDR,remote=ADDR,addr=ADDR/LEN and optionally ,vni=N ,key=N ,mtu=N with KIND ipip, 6in4, 4in6, 6in6, gre,
-    /// gretap, vxlan or geneve (docs/tunnels.md). Packets to a target in the network of addr go through it. May be repeated.
-    #[arg(long, value_name = "TUNNEL")]
-    tunnel: Vec<TunnelSpec>,
+    #[command(flatten)]
+    ways: Ways,
     /// Client addresses, the sources of connections: 10.64.0.0/10, fd00:1::/64, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
     pub(super) clients: Vec<ClientRange>,
@@ -84,18 +75,7 @@ pub(super) struct Place {
     #[command(flatten)]
     pub(super) home: Home,
     #[command(flatten)]
-    workers: Workers,
-    /// RSS key of our side: microsoft, symmetric or hexadecimal [default: a random one].
-    #[arg(long, value_parser = key)]
-    key: Option<Key>,
-    /// 802.1Q VLAN, 1 to 4094 [default: untagged].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
-    vlan: Option<u16>,
-    #[command(flatten)]
-    io: IoOption,
-    /// What idle workers do [default: sleep on kernel sockets, else adaptive].
-    #[arg(long, value_enum)]
-    idle: Option<IdleKind>,
+    side: Side,
     /// Seed of keys, choices and send times, for runs that repeat [default: random].
     #[arg(long)]
     pub(super) seed: Option<u64>,
@@ -103,51 +83,17 @@ pub(super) struct Place {
     instruments: Instruments,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum IdleKind {
-    /// Poll without pause: most exact, uses the whole core.
-    Spin,
-    /// Poll for a short time, then sleep.
-    Adaptive,
-    /// Sleep at once, without polling.
-    Sleep,
-}
-
-/// A key by name or in hexadecimal.
-pub(super) fn key(text: &str) -> Result<Key, flowlane_rss::KeyError> {
-    match text {
-        "microsoft" => Ok(Key::MICROSOFT),
-        "symmetric" => Ok(Key::symmetric()),
-        _ => Key::from_hex(text),
-    }
-}
-
 impl Place {
     /// How our side is steered.
     pub(super) fn rss(&self) -> anyhow::Result<Arc<Rss>> {
-        let workers = self.workers();
-        ensure!((1..=64).contains(&workers), "--workers {workers}: from 1 to 64");
-        self.home.check(self.link == LinkKind::Kernel, self.key.as_ref())?;
-        if let Some(rss) = self.home.rss(workers)? {
-            return Ok(Arc::new(rss));
-        }
-        let wish = Wish {
-            of: self.workers.rss_of(),
-            workers,
-            key: self.key,
-            udp_4tuple: false,
-            ours: &[],
-            seed: self.seed,
-        };
-        match steering::by_card(self.card(), &wish)? {
-            Some(rss) => Ok(Arc::new(rss)),
-            None => Ok(Arc::new(steering::rss(workers, UdpFields::Two, self.key, self.seed)?)),
-        }
+        self.side.checked_workers(self.card())?;
+        self.home.check(self.link == LinkKind::Kernel, self.side.key.as_ref())?;
+        self.side.rss(self.card(), (UdpFields::Two, false), &self.home, self.seed)
     }
 
     /// Number of workers.
     pub(super) fn workers(&self) -> usize {
-        self.workers.count(self.card())
+        self.side.workers(self.card())
     }
 
     /// The link, if it is one of ours with a name.
@@ -162,27 +108,27 @@ impl Place {
     pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         let kernel = self.link == LinkKind::Kernel;
         self.instruments.check(kernel)?;
-        self.io.of(&self.link, kernel, "load http", Work::Connections)?;
+        self.side.io.of(&self.link, kernel, "load http", Work::Connections)?;
         ensure!(
-            self.tunnel.is_empty() || matches!(self.link, LinkKind::Link(_)),
+            self.ways.tunnel.is_empty() || matches!(self.link, LinkKind::Link(_)),
             "--tunnel: {} has no packets that could go through one; name a --link",
             self.link
         );
         self.check_fast_open(plan)?;
         if kernel {
             ensure!(
-                self.addr.is_empty(),
+                self.ways.addr.is_empty(),
                 "--addr: kernel sockets have the kernel's addresses; name a --link"
             );
-            ensure!(self.gateway.is_empty(), "--gateway: the kernel has its own routes; name a --link");
-            ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
+            self.ways.check_kernel()?;
+            self.side.check_kernel()?;
         } else if self.link != LinkKind::Pair {
-            ensure!(!self.addr.is_empty(), "--addr is needed with --link {}: our addresses there", self.link);
-            if let Some(TunnelSpec(t)) =
-                self.tunnel.iter().find(|t| self.addresses().all(|a| a.address() != t.0.local))
-            {
-                bail!("--tunnel: local={} is none of our addresses (--addr)", t.local);
-            }
+            ensure!(
+                !self.ways.addr.is_empty(),
+                "--addr is needed with --link {}: our addresses there",
+                self.link
+            );
+            self.ways.check_tunnels()?;
         }
         for pool in &plan.pools {
             ensure!(
@@ -191,11 +137,11 @@ impl Place {
                 pool.name
             );
             let remotes = || pool.targets.iter().flat_map(|t| &t.addresses);
-            match self.link {
+            match &self.link {
                 // A name may have other addresses, too.
                 LinkKind::Kernel => pool.targets.iter().try_for_each(|target| {
-                    let mut usable = target.addresses.iter().map(|remote| address::for_kernel(remote.ip()));
-                    usable.find(Result::is_ok).or_else(|| target.addresses.first().map(|first| address::for_kernel(first.ip()))).unwrap_or(Ok(()))
+                    let mut usable = target.addresses.iter().map(|remote| address::for_kernel(*remote));
+                    usable.find(Result::is_ok).or_else(|| target.addresses.first().map(|first| address::for_kernel(*first))).unwrap_or(Ok(()))
                 })?,
                 LinkKind::Pair => remotes().try_for_each(|remote| {
                     ensure!(
@@ -205,12 +151,31 @@ impl Place {
                     );
                     Ok(())
                 })?,
-                LinkKind::Link(_) => {
-                    remotes().try_for_each(|remote| self.reaches(*remote, &pool.clients))?;
+                LinkKind::Link(link) => {
+                    remotes().try_for_each(|remote| {
+                        self.reaches(address::on_ours(link, *remote)?, &pool.clients)
+                    })?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Leaves to each target those of its addresses to which our own lead on a link of ours, if there is any such. Which of them answer, the run
+    /// finds out.
+    pub(super) fn keep_reachable(&self, plan: &mut Plan) {
+        if !matches!(self.link, LinkKind::Link(_)) {
+            return;
+        }
+        for pool in &mut plan.pools {
+            for target in &mut pool.targets {
+                let leads_there = |a: &SocketAddr| self.reaches(*a, &pool.clients).is_ok();
+                let found: Vec<_> = target.addresses.iter().copied().filter(leads_there).collect();
+                if !found.is_empty() {
+                    target.addresses = found;
+                }
+            }
+        }
     }
 
     /// Checks that there is Fast Open where a pool wants it, and that there is room for the cookies.
@@ -230,42 +195,8 @@ impl Place {
     /// Checks that a target can be reached, and that its answers come back to all clients.
     fn reaches(&self, remote: SocketAddr, clients: &[ClientRange]) -> anyhow::Result<()> {
         let target = remote.ip();
-        let near = |ip: IpAddr| self.addresses().any(|a| a.contains(ip));
-        if let Some(ours) = self.addresses().find(|a| a.address() == target) {
-            bail!("the target {target} is our own address {ours}");
-        }
-        if let Some(far) = self.gateway.iter().find(|g| !near(**g)) {
-            bail!("--gateway {far} is in none of our networks (--addr)");
-        }
-        ensure!(
-            near(target) || self.gateway.iter().any(|g| g.is_ipv4() == target.is_ipv4()),
-            "{target} is in none of our networks (--addr): give a --gateway"
-        );
-        for range in clients {
-            ensure!(!range.contains(target), "--clients {range} contains the target {target}");
-            let near = self.addresses_towards(target).iter().any(|a| range.is_within(a));
-            ensure!(
-                near || self.routed || !self.gateway.is_empty(),
-                "--clients {range} is not within our networks (--addr), so answers would not come back; if the far \
-                 side has a route to it, add --routed"
-            );
-        }
-        Ok(())
-    }
-
-    /// Our addresses, those in tunnels too.
-    fn addresses(&self) -> impl Iterator<Item = &Prefix> {
-        self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses))
-    }
-
-    /// The tunnel that leads to a target.
-    fn tunnel_towards(&self, target: IpAddr) -> Option<usize> {
-        self.tunnel.iter().position(|t| t.0.addresses.iter().any(|a| a.contains(target)))
-    }
-
-    /// Our addresses on the way to a target: the tunnel's, if it is in one.
-    fn addresses_towards(&self, target: IpAddr) -> &[Prefix] {
-        self.tunnel_towards(target).map_or(&self.addr, |i| &self.tunnel[i].0.addresses)
+        self.ways.check_target(target)?;
+        clients.iter().try_for_each(|range| self.ways.check_clients(range, target, self.routed))
     }
 
     /// Client addresses to claim, of the pools whose targets are reached on the link or through this tunnel.
@@ -273,7 +204,7 @@ impl Place {
         let mut claimed = Vec::new();
         for pool in &plan.pools {
             let mut targets = pool.targets.iter().flat_map(|t| &t.addresses);
-            if targets.any(|t| self.tunnel_towards(t.ip()) == tunnel) {
+            if targets.any(|t| self.ways.tunnel_towards(t.ip()) == tunnel) {
                 let new = pool.clients.iter().flat_map(ClientRange::prefixes);
                 for prefix in new {
                     if !claimed.contains(&prefix) {
@@ -301,26 +232,19 @@ impl Place {
         rss: &Arc<Rss>,
         load: &HttpLoad,
     ) -> anyhow::Result<(Looked, usize)> {
-        let idle = match (self.idle, &self.link) {
-            (Some(IdleKind::Spin), _) => Idle::Spin,
-            (Some(IdleKind::Sleep), _) | (None, LinkKind::Kernel) => {
-                Idle::Adaptive(std::time::Duration::ZERO)
-            }
-            _ => Idle::default(),
-        };
         let connections: usize = plan.pools.iter().map(|p| p.connections).sum();
-        let io = self.io.of(&self.link, self.link == LinkKind::Kernel, "load http", Work::Connections)?;
-        let mut builder = self.workers.builder(self.card()).idle(idle).io(io);
-        if let Some(seed) = self.seed {
-            builder = builder.seed(seed);
-        }
+        let io =
+            self.side.io.of(&self.link, self.link == LinkKind::Kernel, "load http", Work::Connections)?;
+        let kernel = self.link == LinkKind::Kernel;
+        let mut builder = self.side.builder(self.card(), kernel, io, self.seed);
         let claimed = self.claimed(plan, None);
+        let recorders = self.instruments.records.open()?;
         let host = match &self.link {
             LinkKind::Kernel => {
                 // The kernel has its own.
                 builder = builder.frames(FEW_FRAMES);
                 let host = self.home.apply(Host::kernel("load", rss.clone(), load.main()), &mut builder);
-                builder.host(host)
+                builder.host(recorders.of(host))
             }
             LinkKind::Pair => {
                 builder = builder.frames(frames(connections, self.workers()));
@@ -332,36 +256,23 @@ impl Place {
                 let server = builder.host(super::pair::server(rss, &targets, &ours, http2, fast_open)?);
                 let interface = Interface { addresses: ours, claimed, vlan: None };
                 let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
-                let host = builder.host(host);
+                let host = builder.host(recorders.of(host));
                 builder.pair((server, 0), (host, 0), PairConfig::default());
                 host
             }
             LinkKind::Link(link) => {
                 builder = builder.frames(frames(connections, self.workers()));
-                let ours: Vec<Prefix> = self
-                    .addr
-                    .iter()
-                    .map(|a| Prefix::host(a.address()))
-                    .chain(claimed.iter().copied())
-                    .collect();
-                let interface = Interface { addresses: self.addr.clone(), claimed, vlan: self.vlan };
-                let mut host =
-                    Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
-                for (i, TunnelSpec(tunnel)) in self.tunnel.iter().enumerate() {
-                    let claimed = self.claimed(plan, Some(i));
-                    host = host.tunnel(TunnelConfig { claimed, ..tunnel.clone() });
-                }
-                for gateway in &self.gateway {
-                    host = host.gateway(*gateway);
-                }
-                let host = builder.host(host);
+                let (interface, ours) = self.ways.interface(claimed, self.side.vlan);
+                let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
+                let host = self.ways.add_to(host, |i| self.claimed(plan, Some(i)));
+                let host = builder.host(recorders.of(host));
                 link.fit_frames(&mut builder);
-                link::put_on(&mut builder, host, link, link::open(link.clone(), &ours, self.vlan, rss));
+                link::put_on(&mut builder, host, link, link::open(link.clone(), &ours, self.side.vlan, rss));
                 host
             }
         };
         builder.before_start(give_up_privileges);
-        Ok((self.instruments.run(builder, "load http")?, host))
+        Ok((self.instruments.run(builder, "load http", (host, recorders))?, host))
     }
 }
 

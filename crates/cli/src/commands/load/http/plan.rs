@@ -9,8 +9,9 @@ use clap::Args;
 use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
 use flowlane_http::tls::Trust;
 use flowlane_load::ClientRange;
+use flowlane_load::Phase;
 use flowlane_load::http::{
-    AimLaw, Behaviour, Body, Checks, Pace, Phase, Plan, Pool, Request, Target, Think, Url, Version, check,
+    AimLaw, Behaviour, Body, Checks, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
 };
 use flowlane_load::scenario::Instead;
 
@@ -23,9 +24,12 @@ const CONNECTIONS: u64 = 100;
 /// Default of `--duration`.
 const DURATION: Duration = Duration::from_secs(10);
 
+/// Warm-up and measurement of each run of a search.
+const SEARCH: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
+
 /// Options of requests and their schedule.
 #[derive(Debug, Args)]
-pub(super) struct Asked {
+pub(super) struct PlanOptions {
     /// Concurrent connections [default: 100]. With a scenario: the sum over all pools, in place of the file's.
     #[arg(long, short, value_parser = positive)]
     connections: Option<u64>,
@@ -34,10 +38,10 @@ pub(super) struct Asked {
     burst: u64,
     /// Open loop: requests per second, at times fixed in advance [default: a closed loop, as fast as answers come]. With a scenario: the
     /// sum over all open loops, in place of the file's.
-    #[arg(long, short, value_parser = units::frequency)]
+    #[arg(long, short, value_parser = units::frequency, group = "open_loop")]
     rate: Option<f64>,
     /// Poisson arrivals: independent send times in place of evenly spaced ones.
-    #[arg(long, requires = "rate", conflicts_with = "scenario")]
+    #[arg(long, requires = "open_loop", conflicts_with = "scenario")]
     poisson: bool,
     /// Time before the measurement in which the load grows evenly from zero.
     #[arg(long, value_parser = units::duration, conflicts_with = "scenario")]
@@ -109,10 +113,12 @@ pub(super) struct Asked {
     /// Pipelining: requests in flight on one connection, HTTP/1 only.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "scenario")]
     pipeline: Option<u16>,
-    /// Speak HTTP/2, with this many concurrent streams on a connection.
+    /// Speak HTTP/2, with so many concurrent streams on a connection [default: 1].
     #[arg(
         long,
         value_name = "STREAMS",
+        num_args = 0..=1,
+        default_missing_value = "1",
         value_parser = clap::value_parser!(u16).range(1..),
         conflicts_with_all = ["pipeline", "scenario"]
     )]
@@ -139,7 +145,7 @@ pub(super) struct Asked {
     #[arg(long, value_parser = law, requires = "target_key")]
     aim: Option<AimLaw>,
     /// RSS key of the target: microsoft, symmetric or hexadecimal digits.
-    #[arg(long, value_parser = super::place::key)]
+    #[arg(long, value_parser = super::super::side::key)]
     target_key: Option<Key>,
     /// Number of buckets of the target, a power of two.
     #[arg(long, default_value = "8")]
@@ -151,7 +157,7 @@ pub(super) struct Asked {
     /// due].
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "exact")]
     pub(super) slack: Option<Duration>,
-    /// Lateness of requests above which the schedule counts as not kept [default: the largest of 1ms, 1 % of the median latency and a
+    /// Lateness of requests above which the schedule counts as not kept [default: the largest of 5ms, 1 % of the median latency and a
     /// tenth of the time between two requests].
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub(super) slip_budget: Option<Duration>,
@@ -193,7 +199,7 @@ fn law(text: &str) -> Result<AimLaw, String> {
     }
 }
 
-impl Asked {
+impl PlanOptions {
     /// The options that replace a scenario's figures.
     pub(super) fn instead(&self) -> Instead {
         Instead { duration: self.duration, connections: self.connections, rate: self.rate }
@@ -259,6 +265,20 @@ impl Asked {
         };
         plan.check()?;
         Ok(plan)
+    }
+
+    /// The plan of the runs of a search.
+    pub(super) fn of_a_search(&self, mut plan: Plan) -> Plan {
+        let warm_up = self.warm_up.unwrap_or(SEARCH.0);
+        let warm_up =
+            Phase { name: "warm-up".into(), duration: warm_up, from: 1.0, to: 1.0, measured: false };
+        plan.phases = vec![warm_up, Phase::hold(self.duration.unwrap_or(SEARCH.1))];
+        plan
+    }
+
+    /// Whether requests come at independent times.
+    pub(super) fn poisson(&self) -> bool {
+        self.poisson
     }
 
     fn phases(&self) -> Vec<Phase> {

@@ -1,6 +1,7 @@
 //! A plan in words for the report: the schedule of a pool, the load of a phase.
 
-use flowlane_load::http::{Behaviour, Pace, Phase, Pool};
+use flowlane_load::Phase;
+use flowlane_load::http::{Behaviour, Pace, Pool};
 
 use crate::units::{show_count, show_frequency};
 

@@ -26,11 +26,13 @@ mod text;
 
 use super::way::Spread;
 use crate::exit::Missed;
+use crate::interrupt::Interrupt;
+use crate::lab_card;
 use crate::rule_file::Rule;
 use crate::stdout;
 use crate::units;
 use anyhow::bail;
-use flowlane::card::{self, Card, Surroundings};
+use flowlane::card::{Card, Surroundings};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,7 +41,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Check {
     /// Interface, as named by 'ip link'.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = crate::interface::named)]
     interface: String,
     /// Duration of the check.
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = units::duration)]
@@ -50,7 +52,7 @@ pub(crate) struct Check {
     /// The card's rule and table, from a file written by 'rss learn' [default: as reported by the driver].
     #[arg(long, value_name = "FILE")]
     rss: Option<PathBuf>,
-    /// Print JSON (docs/schema/rss-check-v1.json).
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -67,7 +69,7 @@ struct Settings {
 
 impl Settings {
     fn read(interface: &str, file: Option<&Rule>) -> anyhow::Result<Self> {
-        let card = card::read(interface)?;
+        let card = lab_card::read(interface)?;
         let threaded = std::fs::read_to_string(format!("/sys/class/net/{interface}/threaded"));
         Ok(Self {
             around: Surroundings::read(Path::new("/"), interface),
@@ -98,7 +100,8 @@ impl Check {
         let file = self.rss.as_deref().map(Rule::read).transpose()?;
         let before = Settings::read(&self.interface, file.as_ref())?;
         let runs = ours::find(&self.interface);
-        let taken = take::take(&before.card, self.time, self.rate)?;
+        let interrupt = Interrupt::listen()?;
+        let taken = take::take(&before.card, self.time, self.rate, &interrupt)?;
         // An interface that is removed during the check is an error, too.
         let after = Settings::read(&self.interface, file.as_ref())?;
         let checked = Checked { before, after, taken, runs: ours::again(runs) };

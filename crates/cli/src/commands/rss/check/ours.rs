@@ -23,6 +23,8 @@ pub(super) struct Run {
     /// Times that the run followed a table of another program, and changes that the card refused.
     pub(super) by_others: u64,
     pub(super) examples: Vec<String>,
+    /// What other programs changed of the card, as the run saw it.
+    pub(super) changed: Vec<String>,
 }
 
 impl Run {
@@ -42,6 +44,7 @@ impl Run {
             slots_moved: 0,
             by_others: 0,
             examples: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
@@ -75,9 +78,10 @@ fn of(path: &std::path::Path, report: &ReportView, wanted: impl Fn(&[String]) ->
             redirected: host.steering.redirected,
             misdirected: host.steering.misdirected,
             foreign: host.steering.foreign_hash,
-            slots_moved: host.card.as_ref().map_or(0, |card| card.slots_moved),
-            by_others: host.card.as_ref().map_or(0, |card| card.followed + card.refused),
+            slots_moved: host.card.as_ref().map_or(0, |card| card.counts.slots_moved),
+            by_others: host.card.as_ref().map_or(0, |card| card.counts.followed + card.counts.refused),
             examples: report.workers.workers.iter().flat_map(|w| w.misdirected.clone()).take(3).collect(),
+            changed: report.rss.changed.clone(),
         })
         .collect()
 }
@@ -102,6 +106,8 @@ pub(super) fn again(before: Vec<Run>) -> Vec<Run> {
             foreign: now.foreign.saturating_sub(earlier.foreign),
             slots_moved: now.slots_moved.saturating_sub(earlier.slots_moved),
             by_others: now.by_others.saturating_sub(earlier.by_others),
+            // The last ones are kept, of which some may have gone.
+            changed: now.changed.iter().filter(|line| !earlier.changed.contains(line)).cloned().collect(),
             ..now
         });
     }
@@ -113,6 +119,10 @@ pub(super) fn causes(runs: &[Run], interface: &str) -> Vec<Cause> {
     let mut found = Vec::new();
     for run in runs {
         let who = format!("{} (process {}), host {}", run.name, run.pid, run.host);
+        if !run.changed.is_empty() {
+            let what = format!("{who}: while it was looked at: {}", run.changed.join("; "));
+            found.push(Cause::new("changed", what, vec![format!("flowlane rss show {interface}")]));
+        }
         if run.misdirected > 0 {
             let what = format!(
                 "{who}: {} frames came on another queue than their hash and the run's table name: the card's table, key or fields \

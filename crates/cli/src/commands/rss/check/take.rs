@@ -4,6 +4,7 @@ use super::counters::{Counters, Received};
 use super::packet::{self, Seen};
 use super::share::{self, Share};
 use super::sockets::Sockets;
+use crate::interrupt::Interrupt;
 use anyhow::Context;
 use flowlane::card::Card;
 use flowlane_rss::Flow;
@@ -40,7 +41,7 @@ pub(super) struct Taken {
 }
 
 /// Samples for this time, about `rate` packets a second.
-pub(super) fn take(card: &Card, time: Duration, rate: u32) -> anyhow::Result<Taken> {
+pub(super) fn take(card: &Card, time: Duration, rate: u32, interrupt: &Interrupt) -> anyhow::Result<Taken> {
     let interface = &card.interface;
     let from_zero = card.driver_name() == "veth";
     let wanted = f64::from(rate).min(MOST as f64 / time.as_secs_f64());
@@ -52,7 +53,8 @@ pub(super) fn take(card: &Card, time: Duration, rate: u32) -> anyhow::Result<Tak
     let mut packets = counter.now();
     let (mut last, mut looked, mut found, mut look) = (begin, begin, 0, LOOK);
     let mut fresh: HashSet<Flow> = HashSet::new();
-    while begin.elapsed() < time {
+    // ^C ends the sampling, and what was seen is judged.
+    while begin.elapsed() < time && !interrupt.came() {
         let turn = (begin.elapsed() / 10).clamp(FIRST_TURN, TURN);
         std::thread::sleep(turn.min(time.saturating_sub(begin.elapsed())));
         let mut got = 0;

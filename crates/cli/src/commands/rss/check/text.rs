@@ -55,8 +55,10 @@ pub(super) fn page(checked: &Checked, judged: &Judged) -> String {
     line(&mut page, "cost", &format!("{cost:.2} % of one processor for this program"));
     cores(&mut page, judged);
     causes(&mut page, &judged.causes);
-    if judged.verdict().is_none() {
-        page += "\nNothing is off.\n";
+    match judged.verdict() {
+        None if judged.sampled == 0 => page += "\nNothing is off in what Flowlane itself counted.\n",
+        None => page += "\nNothing is off.\n",
+        Some(_) => {}
     }
     if !judged.unseen.is_empty() {
         page += "\nNot seen:\n";

@@ -35,7 +35,7 @@ const OF_KIND: usize = 480;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Probes {
     /// Interface to send on, in the same Ethernet segment as the card to be learned.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = crate::interface::named)]
     interface: String,
     /// Seed of the probes, the same as for 'rss learn --far-probes'.
     #[arg(long, value_name = "N")]

@@ -23,7 +23,7 @@ use std::time::Duration;
 #[command(group = clap::ArgGroup::new("packets").required(true).args(["interface", "capture", "emulated"]))]
 pub(crate) struct Learn {
     /// Learn what this interface does with packets: those that come by themselves, or probes.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = crate::interface::named)]
     interface: Option<String>,
     /// Send probes by the interface at the other end of its cable, which may be in another network namespace.
     #[arg(long, value_name = "IFACE[@NETNS]", requires = "interface")]

@@ -8,6 +8,7 @@ use super::report::Report;
 use super::{Learn, said};
 use crate::capture::{self, Captured};
 use crate::exit::Missed;
+use crate::interrupt::Interrupt;
 use crate::rule_file::Rule;
 use crate::stdout;
 use anyhow::{Context, bail};
@@ -260,7 +261,9 @@ fn listen(interface: &str, time: Duration) -> anyhow::Result<Gathered> {
     let mut gathered = Gathered::default();
     let begin = Instant::now();
     let mut share = 1.0;
-    while begin.elapsed() < time && gathered.of_flow.len() < FLOWS {
+    // ^C ends the listening, and the rule is made of what came.
+    let interrupt = Interrupt::listen()?;
+    while begin.elapsed() < time && gathered.of_flow.len() < FLOWS && !interrupt.came() {
         std::thread::sleep(TURN.min(time.saturating_sub(begin.elapsed())));
         let mut got = 0;
         while let Some(sample) = sampler.take() {

@@ -26,6 +26,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Flow>> {
 fn try_read(path: &Path) -> anyhow::Result<Vec<Flow>> {
     let mut start = [0; 4];
     let mut file = std::fs::File::open(path)?;
+    flowlane::written::note_read(&file).keep();
     let n = file.read(&mut start)?;
     let mut flows = Flows::default();
     // No list begins with a byte that is no text, as every capture does.

@@ -55,7 +55,7 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "N", conflicts_with = "count")]
     streams: Option<usize>,
     /// The steering is this card's, as its driver tells it now: buckets are its queues.
-    #[arg(long, value_name = "IFACE", help_heading = "Steering")]
+    #[arg(long, value_name = "IFACE", value_parser = crate::interface::named, help_heading = "Steering")]
     #[arg(conflicts_with_all = ["rss", "key", "slots", "workers", "udp_4tuple"])]
     card: Option<String>,
     /// Search for a key that spreads the flows of --flows as the table does, for 'ethtool -X IFACE hkey'.

@@ -29,7 +29,7 @@ impl Target {
             if of.is_some() {
                 bail!("--of: with --card buckets are the card's queues");
             }
-            let told = flowlane::card::read(interface)?;
+            let told = crate::lab_card::read(interface)?;
             let spread = Spread::of(&told, None).map_err(|why| {
                 anyhow::anyhow!("--card {interface}: {why}; 'flowlane rss learn' makes a file for --rss")
             })?;

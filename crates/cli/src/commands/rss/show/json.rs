@@ -1,12 +1,12 @@
 //! The JSON form of `rss show`: docs/schema/rss-show-v1.json.
 
 use super::{Shown, queues};
-use flowlane::card::{self, CardRss, Counts, Cpus, FlowKind, Interrupt, Told, Way};
+use flowlane::card::{self, Card, CardRss, Counts, Cpus, FlowKind, Interrupt, Surroundings, Told, Way};
 use serde_json::{Map, Value, json};
 
 /// The document. Unknown values are null, with the reason in `untold`.
 pub(super) fn document(shown: &Shown) -> Value {
-    let Shown { card, around, findings, key } = shown;
+    let Shown { card, around, findings, features, key } = shown;
     let mut untold = Map::new();
     let mut told = |name: &str, value: Result<Value, String>| match value {
         Ok(value) => value,
@@ -44,6 +44,49 @@ pub(super) fn document(shown: &Shown) -> Value {
             Value::Object(offloads.iter().map(one).collect())
         }),
     );
+    let xdp = told(
+        "xdp",
+        known(features, |f| {
+            json!({
+                "native": f.native(), "zero-copy": f.zero_copy(), "zero-copy-buffers": f.zero_copy_segments,
+                "multi-buffer": f.segments(), "hash": f.hash(),
+            })
+        }),
+    );
+    let (receive, transmit) = queues_of(card, around);
+    let findings: Vec<Value> = findings
+        .iter()
+        .map(|f| json!({ "code": f.code, "note": f.note, "what": f.what, "mend": f.mend }))
+        .collect();
+    let unseen: Vec<Value> =
+        around.unseen.iter().map(|u| json!({ "path": u.path.to_string_lossy(), "why": u.why })).collect();
+    json!({
+        "version": 1,
+        "interface": card.interface.name(),
+        "driver": driver,
+        "read-by": match card.way { Way::Netlink => "netlink", Way::Ioctl => "ioctl" },
+        "queues": queues(card, around),
+        "channels": channels,
+        "rss": rss,
+        "contexts": contexts,
+        "rules": rules,
+        "offloads": offloads,
+        "xdp": xdp,
+        "numa-node": around.node,
+        "interrupts-by": if around.told { "netdev" } else { "name" },
+        "receive": receive,
+        "transmit": transmit,
+        "other-interrupts": around.others.iter().map(interrupt).collect::<Vec<_>>(),
+        "rfs-entries": around.flow_entries,
+        "irqbalance": around.irqbalance,
+        "findings": findings,
+        "untold": untold,
+        "unseen": unseen,
+    })
+}
+
+/// The queues of both directions.
+fn queues_of(card: &Card, around: &Surroundings) -> (Vec<Value>, Vec<Value>) {
     let receive: Vec<Value> = around
         .receive
         .iter()
@@ -69,33 +112,7 @@ pub(super) fn document(shown: &Shown) -> Value {
             })
         })
         .collect();
-    let findings: Vec<Value> = findings
-        .iter()
-        .map(|f| json!({ "code": f.code, "note": f.note, "what": f.what, "mend": f.mend }))
-        .collect();
-    let unseen: Vec<Value> =
-        around.unseen.iter().map(|u| json!({ "path": u.path.to_string_lossy(), "why": u.why })).collect();
-    json!({
-        "version": 1,
-        "interface": card.interface.name(),
-        "driver": driver,
-        "read-by": match card.way { Way::Netlink => "netlink", Way::Ioctl => "ioctl" },
-        "queues": queues(card, around),
-        "channels": channels,
-        "rss": rss,
-        "contexts": contexts,
-        "rules": rules,
-        "offloads": offloads,
-        "numa-node": around.node,
-        "receive": receive,
-        "transmit": transmit,
-        "other-interrupts": around.others.iter().map(interrupt).collect::<Vec<_>>(),
-        "rfs-entries": around.flow_entries,
-        "irqbalance": around.irqbalance,
-        "findings": findings,
-        "untold": untold,
-        "unseen": unseen,
-    })
+    (receive, transmit)
 }
 
 fn known<T>(told: &Told<T>, say: impl FnOnce(&T) -> Value) -> Result<Value, String> {

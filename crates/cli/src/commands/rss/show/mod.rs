@@ -6,23 +6,32 @@
 pub(super) mod findings;
 mod json;
 mod text;
+mod watch;
 
+use crate::lab_card;
 use crate::stdout;
+use crate::units;
 use findings::Finding;
-use flowlane::card::{self, Card, Surroundings};
+use flowlane::card::{self, Card, Features, Surroundings, Told, Untold};
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
     /// Interface, as named by 'ip link'.
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = crate::interface::named)]
     interface: String,
     /// Show the key. It is a secret: whoever knows it can aim packets at one queue.
     #[arg(long)]
     key: bool,
-    /// Print JSON (docs/schema/rss-show-v1.json).
+    /// Show packets and bytes of each queue instead, at this interval until ^C: first the counts, then rates per second, at the end what was
+    /// added [default: 1s, if given without a value].
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s", value_parser = units::duration,
+        conflicts_with = "key")]
+    watch: Option<Duration>,
+    /// Print JSON; with --watch a document on each line.
     #[arg(long)]
     json: bool,
 }
@@ -32,15 +41,21 @@ struct Shown {
     card: Card,
     around: Surroundings,
     findings: Vec<Finding>,
+    /// What the driver can do for AF_XDP.
+    features: Told<Features>,
     key: bool,
 }
 
 impl Show {
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let card = card::read(&self.interface)?;
+        if let Some(every) = self.watch {
+            return watch::run(&self.interface, every, self.json);
+        }
+        let card = lab_card::read(&self.interface)?;
         let around = Surroundings::read(Path::new("/"), &self.interface);
         let findings = findings::of(&card, &around);
-        let shown = Shown { card, around, findings, key: self.key };
+        let features = card::features(&self.interface).unwrap_or(Err(Untold::Unsupported));
+        let shown = Shown { card, around, findings, features, key: self.key };
         let said = if self.json { format!("{}\n", json::document(&shown)) } else { text::page(&shown) };
         stdout::lock().write_all(said.as_bytes())?;
         Ok(())
@@ -48,13 +63,13 @@ impl Show {
 }
 
 /// Queues that receive, as far as is known.
-fn queues(card: &Card, around: &Surroundings) -> u32 {
+pub(super) fn queues(card: &Card, around: &Surroundings) -> u32 {
     let channels = || card.channels.map(|channels| channels.now.receiving()).ok().filter(|&n| n > 0);
     card.rings.ok().or_else(channels).unwrap_or(around.receive.len() as u32)
 }
 
 /// How many slots name a queue.
-fn slots_of(card: &Card, queue: u32) -> usize {
+pub(super) fn slots_of(card: &Card, queue: u32) -> usize {
     card.rss.as_ref().map_or(0, |rss| rss.table.iter().filter(|&&named| named == queue).count())
 }
 

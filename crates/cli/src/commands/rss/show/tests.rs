@@ -3,12 +3,16 @@
 use super::findings::{self, Finding};
 use super::{Shown, json, text};
 use flowlane::card::{
-    Card, CardRss, ChannelCounts, Counts, Cpus, Driver, Fields, FlowKind, Function, HashKey, Interrupt,
-    Offload, Offloads, ReceiveQueue, Rule, Rules, Surroundings, Transform, TransmitQueue, Untold, Way,
+    Card, CardRss, ChannelCounts, Counts, Cpus, Driver, Features, Fields, FlowKind, Function, HashKey,
+    Interrupt, Offload, Offloads, ReceiveQueue, Rule, Rules, Surroundings, Transform, TransmitQueue, Untold,
+    Way,
 };
 
-#[path = "../../../../../load/tests/report/schema.rs"]
+#[path = "../../../../../load/tests/load/report/schema.rs"]
 pub(in super::super) mod schema;
+
+/// A driver with zero copy of single buffers.
+const FEATURES: Features = Features { xdp: 0x0f, zero_copy_segments: Some(1), metadata: 2 };
 
 /// An ixgbe with four queues, each with an interrupt on a processor of its own.
 pub(in super::super) fn good() -> (Card, Surroundings) {
@@ -50,6 +54,7 @@ pub(in super::super) fn good() -> (Card, Surroundings) {
     };
     let transmit = |number: u32| TransmitQueue {
         number,
+        interrupts: Vec::new(),
         xps_cpus: Some(Cpus(vec![number])),
         xps_queues: Some(Cpus::default()),
     };
@@ -178,12 +183,15 @@ fn the_page_fits_a_terminal_and_hides_the_key() {
     around.irqbalance = true;
     around.receive[2].interrupts[0].name = "a-name-that-is-much-longer-than-there-is-room-TxRx-2".into();
     let findings = findings::of(&card, &around);
-    let mut shown = Shown { card, around, findings, key: false };
+    let mut shown = Shown { card, around, findings, features: Ok(FEATURES), key: false };
     let page = text::page(&shown);
     for line in page.lines() {
         assert!(line.chars().count() <= 80 || line.starts_with("      "), "{line}");
     }
     assert!(page.contains("0122012301230123"), "{page}");
+    let said = "AF_XDP     native mode, zero copy; the card's hash comes with the packets";
+    assert!(page.contains(said), "{page}");
+    assert_eq!(json::document(&shown)["xdp"]["zero-copy"], true);
     assert!(page.contains("     3     31  24.2 % ─▶ 63 lo-TxRx-3"), "{page}");
     assert!(page.contains("40 bytes (--key shows them)") && !page.contains("25:4a:6f"), "{page}");
     assert!(json::document(&shown)["rss"]["key"].is_null());
@@ -206,10 +214,26 @@ fn a_card_that_tells_nothing_has_a_page() {
     let around = Surroundings::default();
     let findings = findings::of(&card, &around);
     assert_eq!(findings, []);
-    let shown = Shown { card, around, findings, key: true };
+    let shown = Shown { card, around, findings, features: Err(Untold::Unsupported), key: true };
     let page = text::page(&shown);
     assert!(page.contains("RSS        not permitted without CAP_NET_ADMIN"), "{page}");
     let document = json::document(&shown);
     assert_eq!(schema::faults("rss-show-v1", &document), Vec::<String>::new());
+    assert!(page.contains("AF_XDP     not told by the driver") && document["xdp"].is_null(), "{page}");
     assert!(document["rss"].is_null() && document["untold"]["rss"].is_string());
+}
+
+#[test]
+fn what_af_xdp_will_do_is_said_before_it_is_tried() {
+    let said = |features: Features| {
+        let (card, around) = good();
+        let page =
+            text::page(&Shown { card, around, findings: Vec::new(), features: Ok(features), key: false });
+        page.lines().find_map(|line| line.strip_prefix("  AF_XDP     ")).unwrap().to_owned()
+    };
+    assert!(said(Features::default()).starts_with("generic mode only"));
+    let copy = said(Features { xdp: 7, zero_copy_segments: None, metadata: 0 });
+    assert!(copy.starts_with("native mode, frames are copied"), "{copy}");
+    let several = said(Features { xdp: 0x7f, zero_copy_segments: Some(17), metadata: 0 });
+    assert!(several.starts_with("native mode, zero copy (packets of up to 17 buffers)"), "{several}");
 }

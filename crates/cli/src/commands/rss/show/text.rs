@@ -4,7 +4,7 @@ use super::super::words::line;
 use super::findings::by_cpu;
 use super::{Shown, queues, slots_of};
 use crate::wrap::{WIDTH, wrapped};
-use flowlane::card::{Card, CardRss, Cpus, FlowKind, Surroundings, Told, Untold, Way};
+use flowlane::card::{Card, CardRss, Cpus, Features, FlowKind, Surroundings, Told, Untold, Way};
 use flowlane_sys::words::counted;
 use std::fmt::Write as _;
 
@@ -50,7 +50,8 @@ fn head(shown: &Shown) -> String {
         Way::Netlink => "netlink",
         Way::Ioctl => "ioctl",
     };
-    let node = around.node.map_or(String::new(), |node| format!(", NUMA node {node}"));
+    let near = around.near.as_ref().map_or(String::new(), |near| format!(" (CPUs {near})"));
+    let node = around.node.map_or(String::new(), |node| format!(", NUMA node {node}{near}"));
     let read = if card.rss.is_ok() { format!(", read by {way}") } else { String::new() };
     let _ = writeln!(page, "{}: {driver}{node}{read}", card.interface.name());
     let most = card.channels.map(|channels| channels.most.receiving()).ok().filter(|&n| n > 0);
@@ -90,7 +91,25 @@ fn head(shown: &Shown) -> String {
         offloads.iter().map(one).collect::<Vec<_>>().join(", ")
     });
     line(&mut page, "offloads", &offloads);
+    line(&mut page, "AF_XDP", &told(&shown.features, zero_copy));
     page
+}
+
+/// What AF_XDP can do with the driver, before anything is bound.
+fn zero_copy(features: &Features) -> String {
+    let copies = match (features.native(), features.zero_copy()) {
+        (false, _) => {
+            return "generic mode only, frames are copied: the driver runs no XDP programs".to_owned();
+        }
+        (true, false) => "native mode, frames are copied: the driver has no zero copy".to_owned(),
+        (true, true) => {
+            let most = features.zero_copy_segments.unwrap_or(1);
+            let whole = if most > 1 { format!(" (packets of up to {most} buffers)") } else { String::new() };
+            format!("native mode, zero copy{whole}")
+        }
+    };
+    let hash = if features.hash() { "the card's hash comes with the packets" } else { "no hash of the card" };
+    format!("{copies}; {hash}")
 }
 
 fn spreading(page: &mut String, rss: &CardRss, key: bool) {

@@ -10,10 +10,11 @@ mod text;
 use super::hash::flow_of;
 use super::steering::{End, Which};
 use super::way::{Spread, Way};
+use crate::lab_card;
 use crate::rule_file::Rule;
 use crate::stdout;
 use anyhow::bail;
-use flowlane::card::{self, Card, Surroundings};
+use flowlane::card::{Card, Surroundings};
 use flowlane_rss::{Flow, Protocol};
 use run::Run;
 pub(super) use run::is_on;
@@ -30,7 +31,7 @@ pub(crate) struct Why {
     #[arg(value_name = "DST[:PORT]")]
     destination: End,
     /// Interface that receives the packet [default: the only one that is a card].
-    #[arg(value_name = "IFACE")]
+    #[arg(value_name = "IFACE", value_parser = crate::interface::named)]
     interface: Option<String>,
     #[command(flatten)]
     which: Which,
@@ -40,7 +41,7 @@ pub(crate) struct Why {
     /// The card's rule and table, from a file written by 'rss learn' [default: as reported by the driver].
     #[arg(long, value_name = "FILE")]
     rss: Option<PathBuf>,
-    /// Print JSON (docs/schema/rss-why-v1.json).
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
@@ -69,7 +70,7 @@ impl Why {
             Some(name) => name,
             None => only_card(Path::new("/sys/class/net"))?,
         };
-        let card = card::read(&interface)?;
+        let card = lab_card::read(&interface)?;
         let around = Surroundings::read(Path::new("/"), &interface);
         let spread = Spread::of(&card, file.as_ref());
         if let Ok(spread) = &spread

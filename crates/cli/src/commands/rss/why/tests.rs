@@ -27,7 +27,7 @@ fn page(explained: &Explained) -> String {
 #[test]
 fn each_step_is_what_the_rest_of_the_program_computes() {
     let (card, around) = good();
-    let ours = card::steering(&card).unwrap();
+    let ours = flowlane::card::steering(&card).unwrap();
     let of = explained(&flow(Protocol::TCP), card, around);
     let hash = ours.hasher().hash_v4_ports([192, 0, 2, 1].into(), [192, 0, 2, 2].into(), 40000, 80);
     let queue = ours.queue_of(hash);

@@ -4,6 +4,8 @@ import { make, rate, share } from "./words.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
+const keyOf = (lane) => `${lane.host}/${lane.bucket}`;
+
 export function laneMap(place, detail) {
   const workers = new Map();
   const blocks = new Map();
@@ -39,18 +41,18 @@ export function laneMap(place, detail) {
   }
 
   function block(lane, severalHosts) {
-    let element = blocks.get(lane.key);
+    let element = blocks.get(keyOf(lane));
     if (!element) {
       element = make("button", "lane", String(lane.bucket));
       element.type = "button";
       element.setAttribute("aria-pressed", "false");
       element.addEventListener("click", () => {
         if (chosen) blocks.get(chosen)?.setAttribute("aria-pressed", "false");
-        chosen = chosen === lane.key ? null : lane.key;
+        chosen = chosen === keyOf(lane) ? null : keyOf(lane);
         if (chosen) element.setAttribute("aria-pressed", "true");
         describe();
       });
-      blocks.set(lane.key, element);
+      blocks.set(keyOf(lane), element);
     }
     const percent = Math.min(100, lane.load * 100);
     // A root, so that small loads are told apart.
@@ -70,7 +72,7 @@ export function laneMap(place, detail) {
   }
 
   function describe() {
-    const lane = newest?.lanes.find((l) => l.key === chosen);
+    const lane = newest?.lanes.find((l) => keyOf(l) === chosen);
     detail.hidden = !lane;
     if (!lane) return;
     detail.textContent = `Lane ${lane.bucket} of ${lane.host}, at worker ${lane.worker}: ${share(lane.load)} of a processor, ` +
@@ -79,18 +81,16 @@ export function laneMap(place, detail) {
   }
 
   return {
-    show(change) {
+    show(change, workerCount) {
       newest = change;
       const hosts = [...new Set(change.lanes.map((lane) => lane.host))];
       place.classList.toggle("many", change.lanes.length > 256);
-      for (let w = 0; w < change.workerCount; w++) {
+      for (let w = 0; w < workerCount; w++) {
         for (const host of hosts) group(workerBox(w), host, hosts.length > 1);
       }
-      const answered = new Set(change.workers.map((worker) => worker.worker));
-      const loads = new Map();
+      const loads = new Map(change.workers.map((worker) => [worker.worker, worker.load]));
       const gliding = [];
       for (const lane of change.lanes) {
-        loads.set(lane.worker, (loads.get(lane.worker) ?? 0) + lane.load);
         const element = block(lane, hosts.length > 1);
         const others = group(workerBox(lane.worker), lane.host, hosts.length > 1);
         if (element.parentElement === others) continue;
@@ -101,7 +101,7 @@ export function laneMap(place, detail) {
       for (const [element, from] of gliding) glide(element, from);
       for (const box of workers.values()) {
         const load = Math.min(1, loads.get(box.number) ?? 0);
-        const silent = !answered.has(box.number);
+        const silent = !loads.has(box.number);
         box.outside.classList.toggle("silent", silent);
         box.load.textContent = silent ? "does not answer" : share(load);
         box.meter.value = load;

@@ -2,7 +2,7 @@
 
 import { chart } from "./charts.js";
 import { laneMap } from "./lanes.js";
-import { between, read, sameRun } from "./reading.js";
+import { read, sameRun } from "./reading.js";
 import { moveList, showDrops, showQueues, showWorkers } from "./tables.js";
 import { heat } from "./times.js";
 import { age, count, make, rate, share } from "./words.js";
@@ -13,8 +13,8 @@ const KEPT = 300;
 
 const by = (id) => document.getElementById(id);
 const map = laneMap(by("lanes"), by("lane"));
-const packets = chart(by("packets"), KEPT, (c) => ({ at: c.at, in: c.packetsIn, out: c.packetsOut }));
-const bits = chart(by("bits"), KEPT, (c) => ({ at: c.at, in: c.bitsIn, out: c.bitsOut }));
+const packets = chart(by("packets"), KEPT, (c) => ({ at: c.at, in: c.total["packets-in"], out: c.total["packets-out"] }));
+const bits = chart(by("bits"), KEPT, (c) => ({ at: c.at, in: c.total["bits-in"], out: c.total["bits-out"] }));
 const times = heat(by("times"), KEPT);
 const moves = moveList(by("moves"));
 
@@ -33,26 +33,20 @@ function state(name, words) {
   by("state").textContent = words;
 }
 
-function tiles(change) {
-  const { states, aligned } = change.total;
+function tiles(change, workerCount) {
+  const { total } = change;
+  const states = total["tcp-states"];
   const listening = states.LISTEN ?? 0;
   const connections = Object.values(states).reduce((sum, n) => sum + n, 0) - listening;
-  const load = change.lanes.reduce((sum, lane) => sum + lane.load, 0);
-  const packets = change.kernel ? [] : [["Packets in", rate(change.packetsIn)], ["Packets out", rate(change.packetsOut)]];
+  const packets = total.kernel ? [] : [["Packets in", rate(total["packets-in"])], ["Packets out", rate(total["packets-out"])]];
   const list = [
     ...change.counts.map((c) => [c.text, rate(c.rate), c.text === "Errors" && c.rate > 0 ? "bad" : ""]), ...packets,
-    ["Bits in", `${count(change.bitsIn)}bit/s`], ["Bits out", `${count(change.bitsOut)}bit/s`],
-    ...(change.kernel ? [] : [["Aligned", aligned === null ? "-" : share(aligned)]]), ["Connections", count(connections)],
-    ["Processors busy", `${load.toFixed(2)} of ${change.workerCount}`],
-    ["Drops", rate(change.dropped), change.dropped > 0 ? "bad" : ""],
+    ["Bits in", `${count(total["bits-in"])}bit/s`], ["Bits out", `${count(total["bits-out"])}bit/s`],
+    ...(total.kernel ? [] : [["Aligned", total.aligned === null ? "-" : share(total.aligned)]]), ["Connections", count(connections)],
+    ["Processors busy", `${total.load.toFixed(2)} of ${workerCount}`],
+    ["Drops", rate(total.dropped), total.dropped > 0 ? "bad" : ""],
   ];
   by("tiles").replaceChildren(...list.map(([name, value, className]) => make("div", className, make("dt", "", name), make("dd", "", value))));
-}
-
-// Links of ours, and whether there are kernel sockets.
-function links(hosts) {
-  const names = hosts.flatMap((host) => (host.kernel ? ["kernel sockets"] : host.links));
-  return [...new Set(names)].join(", ");
 }
 
 function ownCounts(change) {
@@ -87,15 +81,14 @@ function heatMap(change) {
   times.show(history.map((c) => c.times.find((list) => list.name === name)).filter(Boolean));
 }
 
-function show(reading, change) {
-  const { instance, hosts } = reading;
+function show({ instance, links, change, "worker-count": workerCount }) {
   by("name").textContent = instance.name;
-  by("who").textContent = `process ${instance.pid}, up ${age(instance["uptime-ms"] / 1000)}, ${links(hosts)}`;
+  by("who").textContent = `process ${instance.pid}, up ${age(instance["uptime-ms"] / 1000)}, ${links.join(", ")}`;
   document.title = `flowlane ${instance.name}`;
-  tiles(change);
-  map.show(change);
+  tiles(change, workerCount);
+  map.show(change, workerCount);
   ownCounts(change);
-  by("packets-section").hidden = change.kernel;
+  by("packets-section").hidden = change.total.kernel;
   packets.show(history);
   bits.show(history);
   heatMap(change);
@@ -117,17 +110,18 @@ async function turn() {
   asking = true;
   const asked = performance.now();
   try {
-    const reading = await read();
+    const reading = await read(last);
+    const { change, instance, "worker-count": workerCount } = reading;
     if (last && !sameRun(last, reading)) begin();
+    change.at = instance["uptime-ms"] / 1000;
     // The first reading has nothing to be compared with: what it shows are levels, and rates of 0.
-    const change = between(last && sameRun(last, reading) ? last : reading, reading);
     if (last) history = [...history.slice(1 - KEPT), change];
     last = reading;
-    const silent = change.workerCount - change.workers.length;
+    const silent = workerCount - change.workers.length;
     // An answer may come after the reader has paused.
-    if (silent) state("lost", `${silent} of ${change.workerCount} workers do not answer`);
+    if (silent) state("lost", `${silent} of ${workerCount} workers do not answer`);
     else if (!paused) state("live", "live");
-    show(reading, change);
+    show(reading);
     document.body.dataset.readings = String(Number(document.body.dataset.readings ?? 0) + 1);
   } catch (error) {
     state("lost", `no answer: ${error.message}`);

@@ -30,7 +30,7 @@ export function showWorkers(place, change) {
   const steps = change.workers[0]?.steps ?? [];
   const head = ["worker", "turns", "of them busy", "sleeps", "free frames", "no frame", { text: "where its time goes", className: "words" }];
   const rows = change.workers.map((w) => [
-    String(w.worker), rate(w.turns), w.turns > 0 ? share(Math.min(1, w.busyTurns / w.turns)) : "-", rate(w.sleeps), count(w.framesFree), bad(w.exhausted),
+    String(w.worker), rate(w.turns), w.turns > 0 ? share(Math.min(1, w["busy-turns"] / w.turns)) : "-", rate(w.sleeps), count(w["frames-free"]), bad(w["frames-exhausted"]),
     bar(w.steps),
   ]);
   const legend = make("div", "legend", ...steps.map(([name], i) => {
@@ -48,7 +48,7 @@ export function showQueues(place, change) {
   }
   const name = (q) => `${q.host} ${q.interface}:${q.queue ?? "-"}`;
   const rows = change.queues.map((q) => [
-    name(q), String(q.worker), rate(q.framesIn), rate(q.framesOut), `${count(8 * q.bytesIn)}bit/s`, `${count(8 * q.bytesOut)}bit/s`, bad(q.lost), rate(q.calls),
+    name(q), String(q.worker), rate(q["frames-in"]), rate(q["frames-out"]), `${count(q["bits-in"])}bit/s`, `${count(q["bits-out"])}bit/s`, bad(q.lost), rate(q.calls),
   ]);
   place.replaceChildren(table(["host interface:queue", "worker", "in", "out", "in", "out", "lost", "system calls"], rows));
 }

@@ -79,10 +79,10 @@ export function heat(place, lengthOf) {
         return;
       }
       paint(columns, range);
-      mark(range, newest.bounds);
+      mark(range, newest["bounds-us"]);
       const minute = columns.slice(-60).reduce((sum, { counts }) => sum.map((n, c) => n + counts[c]), newest.counts.map(() => 0));
       const of = (part) => {
-        const us = quantile(minute, newest.bounds, part);
+        const us = quantile(minute, newest["bounds-us"], part);
         return us === null ? "none" : us === Infinity ? "over a minute" : `at most ${time(us)}`;
       };
       words.textContent = `Last minute, ${newest.text}: half of them ${of(0.5)}, 99 % ${of(0.99)}, 99.9 % ${of(0.999)}.`;

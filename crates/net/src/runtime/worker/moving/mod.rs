@@ -30,22 +30,18 @@ mod held;
 mod requeue;
 
 pub(crate) use held::Moves;
-pub(crate) use requeue::Late;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowlane_stack::time::Time;
-
 use self::held::{Arriving, Leaving};
 use super::Worker;
-use super::output::drain_output;
 use crate::context;
 use crate::events;
 use crate::lane::{LaneSlot, UnderWay};
 use crate::runtime::netisr::{Marker, Parcel};
-use crate::shared::{Asked, Expectation, Message, Order, Stage};
+use crate::shared::{Expectation, Message, MoveId, Order, Stage};
 
 /// How long a lane waits for its output to leave before it moves.
 const LONG_ENOUGH: Duration = Duration::from_millis(100);
@@ -65,10 +61,10 @@ impl Worker {
     /// Begins to give a lane away: its frames wait, its tasks rest.
     pub(crate) fn give(&mut self, lane: u32, to: usize, order: Arc<Order>) {
         // Who ends keeps what it has: it reports it, and the other may have ended already.
-        if self.is_ending() {
+        if self.cycle.is_ending() {
             return;
         }
-        let Some(slot) = &mut self.lanes[lane as usize] else { return };
+        let Some(slot) = self.lanes.get_mut(lane) else { return };
         if !order.advance(Stage::Expected, Stage::Given) {
             return;
         }
@@ -88,14 +84,13 @@ impl Worker {
     /// The lane that was to leave stays: what was held for it is delivered, and its tasks go on.
     fn stay(&mut self, i: usize) {
         let Leaving { lane, held, .. } = self.moves.leaving.swap_remove(i);
-        let Some(slot) = &mut self.lanes[lane as usize] else { return };
+        let Some(slot) = self.lanes.touch(lane) else { return };
         for ready in std::mem::take(&mut slot.parked) {
             context::push_ready(ready);
         }
         for (class, frame) in held {
             self.deliver_now(lane, class, frame, true);
         }
-        self.touch(lane);
     }
 
     /// Carries moves on as far as they can go now.
@@ -108,7 +103,9 @@ impl Worker {
             let (lane, waited) = (leaving.lane, self.now.saturating_duration_since(leaving.since));
             if !self.output_has_left(lane) && waited < LONG_ENOUGH {
                 i += 1;
-            } else if !self.is_ending() && self.moves.leaving[i].order.advance(Stage::Given, Stage::Sent) {
+            } else if !self.cycle.is_ending()
+                && self.moves.leaving[i].order.advance(Stage::Given, Stage::Sent)
+            {
                 let leaving = self.moves.leaving.swap_remove(i);
                 self.send_lane(leaving);
             } else {
@@ -120,42 +117,29 @@ impl Worker {
     /// Pushes the lane's output out. `true` once all of it is with the other side of the links. A link that is down keeps no
     /// lane: what has not left after [`LONG_ENOUGH`] stays where it is or goes with the lane, and may be overtaken.
     fn output_has_left(&mut self, lane: u32) -> bool {
-        let Some(slot) = &mut self.lanes[lane as usize] else { return true };
-        let host = &self.hosts[slot.host];
-        for port in &mut self.ports {
-            port.find_room();
-        }
-        drain_output(slot, host, &mut self.ports, self.now, &self.frames);
+        let Some(slot) = self.lanes.get_mut(lane) else { return true };
+        let ports = self.hosts.get(slot.host).ports_of(slot.lane.bucket());
+        self.ports.find_room();
+        self.ports.drain(slot, ports, self.now, &self.frames);
         // Segments that connections have yet to make go with the lane.
-        let mut left = slot.lane.output_len() > 0;
-        for p in host.ports_of(slot.lane.bucket()) {
-            let port = &mut self.ports[*p];
-            port.queue.transmit(&mut port.output);
-            left |= !port.output.is_empty();
-            left |= !port.queue.flush();
-        }
-        !left
+        self.ports.push_out(ports) && slot.lane.output_len() == 0
     }
 
     fn send_lane(&mut self, leaving: Leaving) {
         let Leaving { lane, to, held, order, .. } = leaving;
         let number = order.number();
-        let Some(mut slot) = self.lanes[lane as usize].take() else { return };
-        self.touched.retain(|l| *l != lane);
-        self.waiting.retain(|l| *l != lane);
-        (slot.touched, slot.waiting) = (false, false);
+        let Some(mut slot) = self.lanes.remove(lane) else { return };
         slot.counters.moves += 1;
         slot.under_way = Some(UnderWay { since: self.now, to, last: self.shared.last_reports.clone() });
         if let Some(kernel) = &mut slot.kernel {
-            if let Some(poller) = &mut self.poller {
+            if let Some(poller) = self.ports.poller() {
                 poller.release(lane as usize, kernel);
             }
             kernel.leave();
         }
         // Woken since it was parked.
         slot.parked.extend(context::take_ready_of(lane));
-        self.deadlines[lane as usize] = Time::MAX;
-        self.set_view(lane, to);
+        self.hosts.set_owner(lane, to);
         events::lane_sent(lane, self.index, to, held.len());
         self.netisr.send(to, Parcel::Lane(slot));
         for (class, frame) in held {
@@ -170,7 +154,7 @@ impl Worker {
     pub(crate) fn gone(&mut self, lane: u32, number: u32, from: usize, to: usize) {
         let marker = Marker { lane, number, from: self.index as u16, to: to as u16 };
         self.netisr.send(from, Parcel::Marker(marker));
-        self.set_view(lane, to);
+        self.hosts.set_owner(lane, to);
     }
 
     /// A marker: passed on by the worker that had the lane, heeded by the one that gets it if it is of this move.
@@ -203,14 +187,14 @@ impl Worker {
     /// change that, and what comes by the queues here is held until nothing is on its way from there.
     fn arrived(&mut self, i: usize) {
         let Arriving { lane, .. } = self.moves.arriving[i];
-        let asked = Asked { worker: self.index, number: self.moves.arriving[i].number() };
+        let asked = MoveId { worker: self.index, number: self.moves.arriving[i].number() };
         if !self.moves.arriving[i].asked
             && let Some(request) = self.comes_elsewhere(lane, asked)
         {
             let arriving = &mut self.moves.arriving[i];
             arriving.asked = true;
             arriving.unmarked = vec![self.index];
-            self.cards.ask(request);
+            self.hosts.ask_card(request);
             return;
         }
         let arriving = self.moves.arriving.swap_remove(i);
@@ -227,17 +211,15 @@ impl Worker {
             self.now = self.now.max(since);
         }
         let tasks = std::mem::take(&mut slot.parked);
-        if let (Some(kernel), Some(poller)) = (&mut slot.kernel, &self.poller) {
+        if let (Some(kernel), Some(poller)) = (&mut slot.kernel, self.ports.poller()) {
             kernel.enter(poller.epoll.clone(), self.index);
         }
-        for port in &self.ports {
-            for door in port.doors.all().filter(|door| door.host == slot.host) {
-                slot.lane.set_mtu(self.now, &self.frames, door.interface, port.mtu);
-            }
+        for (interface, mtu) in self.ports.mtus_of(slot.host) {
+            slot.lane.set_mtu(self.now, &self.frames, interface, mtu);
         }
         slot.watch_as(&self.shared.top.get());
-        self.lanes[lane as usize] = Some(slot);
-        self.set_view(lane, self.index);
+        self.lanes.put(lane, Some(slot));
+        self.hosts.set_owner(lane, self.index);
         self.shared.set_owner(lane, self.index);
         for ready in tasks {
             context::push_ready(ready);
@@ -253,14 +235,7 @@ impl Worker {
             }
         }
         self.end_connections_of_late(lane);
-        self.touch(lane);
-    }
-
-    /// Notes who holds a lane.
-    fn set_view(&mut self, lane: u32, owner: usize) {
-        if let Some(host) = self.hosts.iter_mut().rev().find(|h| h.first_lane <= lane) {
-            host.owners[(lane - host.first_lane) as usize] = owner as u16;
-        }
+        self.lanes.touch(lane);
     }
 }
 

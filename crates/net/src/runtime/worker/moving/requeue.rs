@@ -15,14 +15,14 @@
 
 use std::time::Duration;
 
-use flowlane_rss::{Bucket, worker_of_queue};
+use flowlane_rss::worker_of_queue;
 use flowlane_stack::time::Time;
 
 use super::LONG_ENOUGH;
 use crate::runtime::card::Request;
 use crate::runtime::netisr::{Marker, Parcel};
-use crate::runtime::worker::{Port, Worker};
-use crate::shared::Asked;
+use crate::runtime::worker::Worker;
+use crate::shared::MoveId;
 
 /// Frames of a queue after which what the card had put there before is out, though it was never empty.
 const RING: usize = 4096;
@@ -30,14 +30,11 @@ const RING: usize = 4096;
 /// A queue that is empty so long after the card's answer has no more of the lane's frames in it.
 const SETTLES: Duration = Duration::from_micros(50);
 
-/// How long frames on the lane's old queue still count as expected there.
-const LATE: Duration = Duration::from_secs(1);
-
 /// A queue that has lost a bucket, being emptied.
 #[derive(Debug)]
 pub(super) struct Drain {
     lane: u32,
-    asked: Asked,
+    asked: MoveId,
     port: usize,
     since: Time,
     received: usize,
@@ -45,25 +42,15 @@ pub(super) struct Drain {
 
 impl Worker {
     /// The lane's packets come on another worker's queue, and the card can be told to change that.
-    pub(super) fn comes_elsewhere(&self, lane: u32, asked: Asked) -> Option<Request> {
-        let (h, bucket) = self.place_of(lane)?;
-        let host = &self.hosts[h];
-        if !host.follows {
-            return None;
-        }
-        let at = worker_of_queue(host.queue_of[usize::from(bucket.0)], self.netisr.workers());
-        let elsewhere = usize::from(at.0) != self.index;
-        elsewhere.then_some(Request::Follow { host: h, bucket, asked })
-    }
-
-    /// Host and bucket of a lane.
-    fn place_of(&self, lane: u32) -> Option<(usize, Bucket)> {
-        let host = self.hosts.iter().rposition(|h| h.first_lane <= lane)?;
-        Some((host, Bucket((lane - self.hosts[host].first_lane) as u16)))
+    pub(super) fn comes_elsewhere(&self, lane: u32, asked: MoveId) -> Option<Request> {
+        let (host, bucket) = self.hosts.place_of(lane)?;
+        let queue = self.hosts.get(host).followed_queue(bucket)?;
+        let elsewhere = usize::from(worker_of_queue(queue, self.netisr.workers()).0) != self.index;
+        elsewhere.then_some(Request::Follow { host, bucket, asked })
     }
 
     /// The packets of a lane come on `queue` now; `None`: on the one that they came on before. `asked`: the move that asked for it.
-    pub(crate) fn requeued(&mut self, lane: u32, asked: Option<Asked>, queue: Option<u16>) {
+    pub(crate) fn requeued(&mut self, lane: u32, asked: Option<MoveId>, queue: Option<u16>) {
         let arriving = asked.filter(|asked| asked.worker == self.index);
         let arriving = arriving.and_then(|asked| self.moves.arriving_by(lane, asked.number));
         if let Some(i) = arriving {
@@ -72,20 +59,12 @@ impl Worker {
         let Some(queue) = queue else {
             return asked.into_iter().for_each(|asked| self.marker(last(lane, asked)));
         };
-        let Some((h, bucket)) = self.place_of(lane) else { return };
-        let b = usize::from(bucket.0);
-        let host = &mut self.hosts[h];
-        let old = std::mem::replace(&mut host.queue_of[b], queue);
-        let now = self.now;
-        // Of a bucket that moves again before that time is over, packets may still be on their way to each of its old queues.
-        host.late.retain(|late| late.until > now && (late.bucket, late.queue) != (bucket, old));
-        host.late.push(Late { bucket, queue: old, until: now + LATE });
-        for (port, at) in self.ports.iter().enumerate().filter(|(_, p)| p.index == Some(queue)) {
-            for door in at.doors.all().filter(|door| door.host == h) {
-                if let Some(sends_on) = host.ports.get_mut(b * host.interfaces + usize::from(door.interface))
-                {
-                    *sends_on = port;
-                }
+        let Some((h, bucket)) = self.hosts.place_of(lane) else { return };
+        let (host, now) = (self.hosts.get_mut(h), self.now);
+        let old = host.requeue(bucket, queue, now);
+        for (port, at) in self.ports.of_queue(queue) {
+            for door in at.doors().all().filter(|door| door.host == h) {
+                host.send_on(bucket, door.interface, port);
             }
         }
         let Some(asked) = asked else { return };
@@ -95,8 +74,7 @@ impl Worker {
             }
         } else {
             // One of each link of the host.
-            let of_host = |(_, p): &(usize, &Port)| p.index == Some(old) && p.doors.serve(h);
-            for (port, _) in self.ports.iter().enumerate().filter(of_host) {
+            for (port, _) in self.ports.of_queue(old).filter(|(_, p)| p.doors().serve(h)) {
                 self.moves.drains.push(Drain { lane, asked, port, since: now, received: 0 });
             }
         }
@@ -130,22 +108,14 @@ impl Worker {
         let now = self.now;
         let late = |answered: Time| now.saturating_duration_since(answered) >= LONG_ENOUGH;
         while let Some(arriving) = self.moves.arriving.iter().find(|a| a.answered.is_some_and(late)) {
-            let asked = Asked { worker: self.index, number: arriving.number() };
+            let asked = MoveId { worker: self.index, number: arriving.number() };
             self.marker(last(arriving.lane, asked));
         }
     }
 }
 
 /// The marker behind the last frame of a lane's old queue: what its new worker's own queues bring is let in.
-fn last(lane: u32, asked: Asked) -> Marker {
+fn last(lane: u32, asked: MoveId) -> Marker {
     let worker = asked.worker as u16;
     Marker { lane, number: asked.number, from: worker, to: worker }
-}
-
-/// Packets of a bucket that may still come on a queue which is no longer theirs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Late {
-    pub(crate) bucket: Bucket,
-    pub(crate) queue: u16,
-    pub(crate) until: Time,
 }

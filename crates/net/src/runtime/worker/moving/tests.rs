@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use flowlane_rss::{Bucket, HashConfig, Key, Rss, Toeplitz};
 use flowlane_stack::address::Prefix;
 use flowlane_stack::steering::steer;
+use flowlane_stack::time::Time;
 use flowlane_stack::udp::{Bind, UdpHandle};
 use flowlane_stack::wire::MacAddr;
 use flowlane_stack::{InterfaceConfig, Lane, LaneConfig};
@@ -21,7 +22,8 @@ use crate::runtime::card::Cards;
 use crate::runtime::idle::Idle;
 use crate::runtime::moving::Move;
 use crate::runtime::netisr::Netisr;
-use crate::runtime::worker::{Door, Doors, HostView, Plan, Port, Trust};
+use crate::runtime::worker::ports::Ports;
+use crate::runtime::worker::{Door, Doors, HostView, Plan, Port};
 use crate::shared::{Post, Shared};
 use crate::stats::{LaneReport, Report, WorkerReport};
 use crate::wake::Wake;
@@ -111,25 +113,8 @@ impl Net {
         let queues = [Scripted::default(), Scripted::default()];
         let plans = Netisr::mesh(2, 1024).into_iter().zip(&queues).enumerate();
         let workers = plans.map(|(index, (netisr, queue))| {
-            let host = HostView {
-                rss: rss.clone(),
-                first_lane: 0,
-                owners: owners.clone(),
-                queue_of: buckets().map(|b| rss.queue_of(b)).collect(),
-                of_card: true,
-                follows: true,
-                late: Vec::new(),
-                strays_told: (0, None),
-                trust: Trust::default(),
-                name: "host".to_owned(),
-                shared: Vec::new(),
-                ports: buckets().map(|_| 0).collect(),
-                interfaces: 1,
-                // Of a second link, too.
-                stats: vec![Default::default(); 2],
-                strayed: 0,
-                crowded: false,
-            };
+            // Of a second link, too.
+            let host = HostView::new("host", &rss, 0, (1, 2), |_, _| Some(0)).following(true);
             let plan = Plan {
                 watched: Default::default(),
                 netisr,
@@ -151,7 +136,7 @@ impl Net {
         let other = (1000..).find(|port| of_a(port) && u32::from(bucket(*port).0) != lane).unwrap();
         let mut slot = slot(&rss, Bucket(lane as u16));
         let socket = slot.lane.udp_bind(Bind::port(PORT)).unwrap();
-        workers[A].lanes[lane as usize] = Some(slot);
+        workers[A].lanes.put(lane, Some(slot));
         Self { workers, shared, queues, now: Time::from_nanos(1_000_000), lane, socket, flow, other }
     }
 
@@ -180,7 +165,7 @@ impl Net {
 
     /// What the lane has received, in order.
     fn received(&mut self) -> Vec<u8> {
-        let mut lanes = self.workers.iter_mut().filter_map(|w| w.lanes[self.lane as usize].as_mut());
+        let mut lanes = self.workers.iter_mut().filter_map(|w| w.lanes.get_mut(self.lane));
         let lane = &mut lanes.next().expect("the lane is at a worker").lane;
         std::iter::from_fn(|| lane.udp_receive(self.socket)).map(|d| d.payload()[0]).collect()
     }
@@ -208,7 +193,7 @@ impl Net {
 
     /// The card's answer for a move.
     fn answer(&self, worker: usize, number: u32, queue: Option<u16>) {
-        let asked = Some(Asked { worker, number });
+        let asked = Some(MoveId { worker, number });
         let to: &[usize] = if queue.is_some() { &[A, B] } else { &[worker] };
         for to in to {
             self.shared.send(*to, Message::Requeued { lane: self.lane, asked, queue });
@@ -254,7 +239,7 @@ impl Net {
         self.turn(A);
         self.arrives(B, 1);
         self.turn(B);
-        assert!(self.workers[B].lanes[self.lane as usize].is_some());
+        assert!(self.workers[B].lanes.get(self.lane).is_some());
         self.arrives(B, 2);
         self.turn_after(2 * LONG_ENOUGH, B);
         for worker in [A, B, B] {
@@ -275,22 +260,8 @@ impl Net {
 }
 
 fn port(queue: Scripted, index: u16) -> Port {
-    Port {
-        queue: Box::new(queue),
-        link: 0,
-        index: Some(index),
-        doors: Doors::new(vec![(None, Door { host: 0, interface: 0 })]).unwrap(),
-        relays: Vec::new(),
-        relays_wait: false,
-        life: None,
-        mtu: 1500,
-        output: Vec::new(),
-        room: 0,
-        wanted: false,
-        stall: None,
-        dropped: 0,
-        broken: false,
-    }
+    let doors = Doors::new(vec![(None, Door { host: 0, interface: 0 })]).unwrap();
+    Port::new(Box::new(queue), 0, Some(index), (None, 1500), doors)
 }
 
 fn slot(rss: &Arc<Rss>, bucket: Bucket) -> Box<LaneSlot> {
@@ -353,7 +324,7 @@ fn a_marker_that_comes_before_the_cards_answer_is_kept() {
     }
     assert!(net.workers[B].moves.is_awaited(net.lane), "the card is asked");
     let answer = |net: &Net, to| {
-        let asked = Some(Asked { worker: B, number: 0 });
+        let asked = Some(MoveId { worker: B, number: 0 });
         net.shared.send(to, Message::Requeued { lane: net.lane, asked, queue: Some(B as u16) });
     };
     answer(&net, A);
@@ -367,13 +338,13 @@ fn a_marker_that_comes_before_the_cards_answer_is_kept() {
     net.arrives(B, 3);
     net.turn(B);
     assert_eq!((net.received(), order.stage()), (vec![1], Stage::Sent));
-    assert_eq!(net.workers[B].hosts[0].arrived().misdirected, 0);
+    assert_eq!(net.workers[B].hosts.get(0).arrived().misdirected, 0);
     answer(&net, B);
     net.turn(B);
     assert_eq!((net.received(), order.stage()), (vec![2, 3], Stage::Done));
     net.arrives(B, 4);
     net.turn(B);
-    assert_eq!((net.received(), net.workers[B].hosts[0].arrived().misdirected), (vec![4], 0));
+    assert_eq!((net.received(), net.workers[B].hosts.get(0).arrived().misdirected), (vec![4], 0));
 }
 
 /// Packets may be on their way to each of the queues that a bucket had within the last second, and are no surprise there.
@@ -389,11 +360,11 @@ fn every_late_queue_of_a_bucket_is_remembered() {
     say(&mut net, 6);
     net.arrives(A, 1);
     net.turn(A);
-    assert_eq!(net.workers[A].hosts[0].arrived().misdirected, 0);
+    assert_eq!(net.workers[A].hosts.get(0).arrived().misdirected, 0);
     net.turn_after(Duration::from_secs(1), A);
     net.arrives(A, 2);
     net.turn(A);
-    assert_eq!(net.workers[A].hosts[0].arrived().misdirected, 1, "a second later it is one");
+    assert_eq!(net.workers[A].hosts.get(0).arrived().misdirected, 1, "a second later it is one");
     assert_eq!(net.received(), [1, 2]);
 }
 
@@ -406,10 +377,10 @@ fn time_does_not_go_back_for_a_lane_that_moves() {
     let began = net.now;
     net.turn_after(Duration::from_millis(5), A);
     let sent = net.now;
-    assert!(net.workers[A].lanes[net.lane as usize].is_none(), "it is on its way");
+    assert!(net.workers[A].lanes.get(net.lane).is_none(), "it is on its way");
     net.workers[B].now = began;
     net.workers[B].turn();
-    assert!(net.workers[B].lanes[net.lane as usize].is_some());
+    assert!(net.workers[B].lanes.get(net.lane).is_some());
     assert_eq!(net.workers[B].now, sent);
     // Nor does a lane that has been on its way for long hold the time up.
     net.turn_after(Duration::from_millis(5), B);
@@ -427,17 +398,17 @@ fn a_lane_under_way_follows_the_wish() {
     let config = flowlane_stack::top::TopConfig::new([1, 2]);
     let counted = |net: &mut Net, worker: usize| {
         let (to, from) = mpsc::sync_channel(1);
-        net.shared.send(A, Message::TopFlows { lane: net.lane, to });
+        net.shared.send(A, Message::TopFlows { lane: net.lane, from: 0, to });
         net.turn(A);
         net.turn(B);
-        let answer = from.try_recv().expect("the question follows the lane");
+        let (answer, _) = from.try_recv().expect("the question follows the lane");
         assert_eq!(answer.worker, worker);
         answer.top.map(|top| top.counted.packets)
     };
     net.begin_move(B);
     net.turn(B);
     net.turn(A);
-    assert!(net.workers[A].lanes[net.lane as usize].is_none(), "it is on its way");
+    assert!(net.workers[A].lanes.get(net.lane).is_none(), "it is on its way");
     wish(&mut net, Some(config));
     net.turn(A);
     // B reads the message after the ring: the lane is there by then, and has been told. So only A reads it.
@@ -445,7 +416,7 @@ fn a_lane_under_way_follows_the_wish() {
     let others = waiting.into_iter().filter(|message| !matches!(message, Message::WatchFlows));
     others.for_each(|message| net.shared.send(B, message));
     net.turn(B);
-    assert!(net.workers[B].lanes[net.lane as usize].is_some());
+    assert!(net.workers[B].lanes.get(net.lane).is_some());
     assert_eq!(counted(&mut net, B), Some(0));
     // By way of the worker that it has left, whose frames are let in at once.
     net.arrives(A, 1);
@@ -467,11 +438,12 @@ fn a_lane_under_way_is_in_the_last_report() {
     let b = net.stop(B, Duration::ZERO);
     net.turn(B);
     net.turn(A);
-    assert!(net.workers[A].lanes[net.lane as usize].is_none(), "it is on its way");
+    assert!(net.workers[A].lanes.get(net.lane).is_none(), "it is on its way");
     let a = net.stop(A, Duration::ZERO);
     net.turn(A);
     let lanes = net.end([a, b]);
-    let seen: Vec<_> = lanes.iter().map(|l| (l.worker, l.moves, l.aligned, l.stats.udp.delivered)).collect();
+    let seen: Vec<_> =
+        lanes.iter().map(|l| (l.worker, l.counts.moves, l.counts.aligned, l.stats.udp.delivered)).collect();
     assert_eq!(seen, [(B, 1, 3, 3)]);
 }
 
@@ -488,7 +460,7 @@ fn who_is_told_to_stop_keeps_its_lanes() {
             net.workers[worker].end_if_over();
         }
         let lanes = net.end(stops);
-        assert_eq!(lanes.iter().map(|l| (l.worker, l.moves)).collect::<Vec<_>>(), [(A, 0)]);
+        assert_eq!(lanes.iter().map(|l| (l.worker, l.counts.moves)).collect::<Vec<_>>(), [(A, 0)]);
     }
 }
 
@@ -501,14 +473,14 @@ fn the_end_waits_for_a_lane_under_way() {
     net.turn(B);
     net.turn(A);
     net.workers[B].end_if_over();
-    assert!(!net.workers[B].stopping);
+    assert!(!net.workers[B].cycle.is_stopped());
     net.turn(B);
-    assert!(net.workers[B].lanes[net.lane as usize].as_ref().is_some_and(|slot| slot.ending));
+    assert!(net.workers[B].lanes.get(net.lane).is_some_and(|slot| slot.ending));
     net.workers[B].end_if_over();
     let a = net.stop(A, Duration::ZERO);
     net.turn(A);
     let lanes = net.end([a, b]);
-    assert_eq!(lanes.iter().map(|l| (l.worker, l.moves)).collect::<Vec<_>>(), [(B, 1)]);
+    assert_eq!(lanes.iter().map(|l| (l.worker, l.counts.moves)).collect::<Vec<_>>(), [(B, 1)]);
 }
 
 /// A host with two links: the queue of one is empty at once, and a frame of the lane waits in that of the other.
@@ -516,7 +488,8 @@ fn the_end_waits_for_a_lane_under_way() {
 fn the_queues_of_all_links_are_emptied() {
     let mut net = Net::new();
     let second = Scripted::default();
-    net.workers[A].ports.push(port(second.clone(), A as u16));
+    let queues = [net.queues[A].clone(), second.clone()];
+    net.workers[A].ports = Ports::new(queues.map(|queue| port(queue, A as u16)).into(), None);
     net.begin_move(B);
     for worker in [B, A, B, A, B] {
         net.turn(worker);

@@ -33,6 +33,11 @@ impl Recovery {
         self.probe.is_out()
     }
 
+    /// Whether a tail loss probe is out that was a retransmission.
+    pub(crate) fn probe_is_sent_again(&self) -> bool {
+        self.probe.again() > 0
+    }
+
     /// A tail loss probe is to go out; data ends at `nxt`.
     pub(crate) fn probe_tail(&mut self, nxt: Seq) {
         self.probe = TailProbe { end: Some(nxt), is_retrans: false };

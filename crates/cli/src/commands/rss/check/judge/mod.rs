@@ -47,6 +47,8 @@ pub(super) struct Judged {
     pub(super) unseen: Vec<String>,
     /// Frames that runs of Flowlane received.
     by_runs: u64,
+    /// Packets that the interface counted.
+    received: u64,
 }
 
 impl Judged {
@@ -57,10 +59,15 @@ impl Judged {
             let off = self.sampled - self.aligned;
             return Some(format!("{off} of {} sampled packets are off: {}", self.sampled, codes.join(", ")));
         }
-        if self.sampled == 0 && self.by_runs == 0 {
-            return Some("no packet came, so nothing could be checked".to_owned());
+        match (self.sampled, self.received) {
+            (0, 0) if self.by_runs == 0 => Some("no packet came, so nothing could be checked".to_owned()),
+            // Runs of Flowlane have judged what they received.
+            (0, received) if self.by_runs < received / 2 => Some(format!(
+                "{received} packets came, and none of them was seen, so nothing could be checked: an XDP program or an AF_XDP socket \
+                 takes them"
+            )),
+            _ => None,
         }
-        None
     }
 }
 
@@ -93,12 +100,20 @@ pub(super) fn judge(checked: &Checked) -> Judged {
         }
     }
     judged.by_runs = checked.runs.iter().map(|run| run.received).sum();
+    judged.received = checked.taken.after.received.saturating_sub(checked.taken.before.received);
     unseen(checked, &mut judged);
     judged.causes = causes.list;
     judged
 }
 
 fn unseen(checked: &Checked, judged: &mut Judged) {
+    if judged.sampled == 0 && judged.received > 0 {
+        judged.unseen.push(
+            "the packets themselves: an XDP program or an AF_XDP socket takes them before a packet socket sees them; processors and \
+             threads were not judged ('ip link show' names the program)"
+                .to_owned(),
+        );
+    }
     if let Err(why) = &checked.before.spread {
         judged.unseen.push(format!("the queue that packets should come on: {why}"));
     }

@@ -1,0 +1,18 @@
+#!/bin/bash
+# The tests of hash and stack on another processor, emulated: one in turn. FLOWLANE_CI_TURN chooses: an even number is big-endian.
+case $((CI_TURN % 2)) in
+0) triple=s390x-linux-gnu ;;
+*) triple=aarch64-linux-gnu ;;
+esac
+processor=${triple%%-*} target=${triple/-/-unknown-}
+echo "$processor"
+cross=libc6-dev-s390x-cross
+[ "$processor" = s390x ] || cross=libc6-dev-arm64-cross
+have_packages "$triple-gcc=gcc-$triple" "/usr/$triple/include/stdio.h=$cross" \
+    "qemu-$processor-static=qemu-user-static" || skip "the cross compiler or the emulator of $processor is missing"
+use_msrv "$target"
+name=${target//-/_}
+export "CARGO_TARGET_${name^^}_LINKER=$triple-gcc" "CARGO_TARGET_${name^^}_RUNNER=qemu-$processor-static -L /usr/$triple"
+# The emulator is slow and a property is checked as well by fewer cases here.
+export PROPTEST_CASES=${PROPTEST_CASES:-32}
+cargo test -p flowlane-rss -p flowlane-stack --lib --tests --locked --target "$target" --target-dir "$CI_TARGET/msrv"

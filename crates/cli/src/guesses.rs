@@ -1,0 +1,137 @@
+//! Options that people know from other load generators (wrk, hey, oha, ab, k6): the answer names ours. And options of `load` whose value may
+//! be left out: the target behind one is no value.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// What to say besides the error about the arguments of a command line, if `load http` has the option by another name.
+pub(crate) fn answer(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    if !arguments.iter().any(|a| a == "load") {
+        return None;
+    }
+    match (error.kind(), error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(option)), _) => {
+            ours(option).map(str::to_owned)
+        }
+        (_, _, Some(ContextValue::String(value))) => {
+            let behind = |pair: &[String]| pair[0] == "-q" && pair[1] == *value;
+            let quiet = arguments.windows(2).any(behind);
+            quiet.then(|| format!("-q is --quiet here: a rate is --rate {value}"))
+        }
+        _ => None,
+    }
+}
+
+/// The arguments, with the target of `load` apart from an option before it whose value is left out: `--http2 http://...` has none.
+pub(crate) fn with_targets_apart(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    // Behind a global option at the latest.
+    if !arguments.iter().take(4).any(|command| command == "load") {
+        return arguments;
+    }
+    for (option, usual) in [("--http2", "--http2=1"), ("--top-flows", "--top-flows=256")] {
+        for i in 1..arguments.len() {
+            if arguments[i] == option && arguments.get(i + 1).is_some_and(|next| !is_number(next)) {
+                arguments[i] = usual.into();
+            }
+        }
+    }
+    // This one has no value to stand for none: behind everything else it can take nothing.
+    let before_target = |pair: &[OsString]| pair[0] == "--control" && is_target(&pair[1]);
+    if let Some(at) = arguments.windows(2).position(before_target)
+        && !arguments.iter().any(|a| a == "--")
+    {
+        let option = arguments.remove(at);
+        arguments.push(option);
+    }
+    arguments
+}
+
+fn is_number(text: &OsStr) -> bool {
+    text.to_str().is_some_and(|text| text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(':'))
+}
+
+/// Whether a text is a URL, or host and port.
+fn is_target(text: &OsStr) -> bool {
+    let Some(text) = text.to_str() else { return false };
+    let port = text.rsplit_once(':').map_or("", |(_, port)| port);
+    text.contains("://")
+        || !text.contains('/') && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn ours(option: &str) -> Option<&'static str> {
+    Some(match option.split('=').next().unwrap_or_default() {
+        "-t" | "--threads" => "threads are --workers N",
+        "-m" => "the method is -X METHOD",
+        "-b" => "the body is --body TEXT, --body-size or --body-file",
+        "-z" | "--time" => "how long a run lasts is -d TIME",
+        "-R" | "--rps" | "--qps" => "a rate is -r RATE",
+        "-s" | "--script" => "a scenario is --scenario FILE",
+        "--vus" | "--clients" => "the number of clients is -c CONNECTIONS",
+        "--latency" | "--latencies" => "latencies are always printed",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Option<String> {
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = crate::command().try_get_matches_from(&arguments).unwrap_err();
+        answer(&error, &arguments)
+    }
+
+    #[test]
+    fn a_target_is_no_value_of_the_option_before_it() {
+        let apart = |line: &str| {
+            let all = with_targets_apart(line.split(' ').map(OsString::from));
+            all.into_iter().map(|a| a.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        for (given, taken) in [
+            ("f load http --http2 http://a/", "f load http --http2=1 http://a/"),
+            ("f load http --http2 4 http://a/", "f load http --http2 4 http://a/"),
+            ("f load http --http2 nonsense", "f load http --http2=1 nonsense"),
+            ("f load http http://a/ --http2", "f load http http://a/ --http2"),
+            ("f load http --http2 -c 4 http://a/", "f load http --http2=1 -c 4 http://a/"),
+            ("f load udp --top-flows 10.0.0.1:7 -d 1s", "f load udp --top-flows=256 10.0.0.1:7 -d 1s"),
+            ("f load tcp --control [::1]:7 -q", "f load tcp [::1]:7 -q --control"),
+            ("f load http --control http://a/", "f load http http://a/ --control"),
+            ("f load tcp --control /run/x:1/s a:7", "f load tcp --control /run/x:1/s a:7"),
+            ("f load tcp --control here.sock a:7", "f load tcp --control here.sock a:7"),
+            ("f serve http --control --http2 x", "f serve http --control --http2 x"),
+        ] {
+            assert_eq!(apart(given), taken);
+        }
+        for line in
+            ["--http2 http://a.example/", "http://a.example/ --http2 3", "--control http://a.example/"]
+        {
+            let line = format!("flowlane load http {line}");
+            let all = with_targets_apart(line.split(' ').map(OsString::from));
+            crate::command().try_get_matches_from(all).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_option_of_another_program_is_answered_with_ours() {
+        for (option, words) in [
+            ("-t 2", "--workers"),
+            ("--threads 2", "--workers"),
+            ("--threads=2", "--workers"),
+            ("-m POST", "-X"),
+            ("-b x", "--body"),
+            ("-z 10s", "-d TIME"),
+            ("-R 100", "-r RATE"),
+            ("--latency", "always"),
+            ("--vus 10", "-c CONNECTIONS"),
+            ("-q 100", "--rate 100"),
+        ] {
+            let said = asked(&format!("flowlane load http http://a.example/ {option}")).unwrap_or_default();
+            assert!(said.contains(words), "{option}: {said}");
+        }
+        assert_eq!(asked("flowlane load http http://a.example/ --nonsense"), None);
+        assert_eq!(asked("flowlane serve http --threads 2"), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! The command as people run it. One program for all of it: linking is most of what a test program costs to build.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
+mod bench;
+mod capabilities;
+mod check;
+mod compare;
+mod demo;
+mod ends;
+mod epair;
+#[path = "../../../load/tests/load/report/fixture.rs"]
+mod fixture;
+mod h2spec;
+mod handed;
+mod lab;
+mod learn;
+mod link_faults;
+mod load;
+mod load_find;
+mod load_http;
+mod load_http_links;
+mod load_http_options;
+mod load_schema;
+mod load_serve;
+mod load_target;
+mod load_tcp;
+#[path = "../../../load/tests/load/report/markup.rs"]
+mod markup;
+mod metrics;
+mod outputs;
+mod peers;
+mod queues;
+mod relay;
+mod rss;
+#[path = "../../../load/tests/load/report/schema.rs"]
+mod schema;
+mod serve;
+mod serve_http;
+mod shape;
+mod sharing;
+mod stat;
+mod switch;
+mod top;
+mod trace;
+mod tune;
+mod views;
+mod watching;
+mod web;
+mod width;
+mod zones;

@@ -1,0 +1,153 @@
+//! The course of a run: the common start, the end, and the outcomes: lanes start together, and stop when asked to.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use super::clock;
+use super::door::Door;
+
+/// Time between the last lane's arrival and the start, nanoseconds, so that all lanes see the start time before it.
+const HEAD_START: u64 = 2_000_000;
+
+/// A barrier for the lanes of a run.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    stop: AtomicBool,
+    pub(crate) door: Door,
+    /// Number of lanes that take part.
+    pub(crate) active: usize,
+    ready: AtomicUsize,
+    /// Start time in nanoseconds; 0 until all lanes are ready.
+    start: AtomicU64,
+}
+
+impl Gate {
+    /// A barrier for `active` lanes.
+    pub(crate) fn new(active: usize) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            door: Door::default(),
+            active,
+            ready: AtomicUsize::new(0),
+            start: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the run was stopped.
+    #[inline]
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Stops the run.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// A lane is ready; the last one sets the start time.
+    pub(crate) fn arrive(&self) {
+        if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active {
+            self.start.store(clock() + HEAD_START, Ordering::Release);
+        }
+    }
+
+    /// The start time, nanoseconds, once every lane is ready.
+    #[inline]
+    pub(crate) fn start(&self) -> Option<u64> {
+        Some(self.start.load(Ordering::Acquire)).filter(|start| *start != 0)
+    }
+
+    /// Waits until every lane is ready and returns the start time; `None` if the run was stopped meanwhile.
+    pub(crate) async fn start_line(&self) -> Option<u64> {
+        self.arrive();
+        loop {
+            if let Some(start) = self.start() {
+                return Some(start);
+            }
+            if self.stopped() {
+                return None;
+            }
+            flowlane::sleep(Duration::from_micros(500)).await;
+        }
+    }
+}
+
+/// Where the lanes of a run put their outcomes.
+#[derive(Debug)]
+pub(crate) struct Outcomes<T>(Mutex<mpsc::Sender<T>>);
+
+impl<T> Outcomes<T> {
+    /// With the other end.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<T>) {
+        let (to, from) = mpsc::channel();
+        (Self(Mutex::new(to)), from)
+    }
+
+    /// A lane has ended.
+    pub(crate) fn add(&self, outcome: T) {
+        // An error means that the receiver has stopped waiting.
+        let _ = self.0.lock().unwrap_or_else(PoisonError::into_inner).send(outcome);
+    }
+}
+
+/// The main function of the lanes of the host that is to run something: in each lane, what `lane` gives for its bucket, if anything.
+pub(crate) fn main<F: Future<Output = ()> + Send + 'static>(
+    lane: impl Fn(u16) -> Option<F> + Send + Sync + 'static,
+) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
+    let lane = Arc::new(lane);
+    move || {
+        let lane = lane.clone();
+        Box::pin(async move {
+            if let Some(run) = flowlane::current().ok().and_then(|here| lane(here.bucket.0)) {
+                run.await;
+            }
+        })
+    }
+}
+
+/// How long the results of a run's lanes are waited for.
+pub(crate) struct Patience {
+    /// Before the start; `None` where lanes limit that themselves.
+    pub(crate) before: Option<Duration>,
+    /// After it.
+    pub(crate) after: Duration,
+}
+
+/// Waits for the results of all lanes, as long as `patience` says. `tick` is called about every `every`; when it returns `false` the run
+/// is stopped, which is returned with the results.
+pub(crate) fn gather<T>(
+    outcomes: &mpsc::Receiver<T>,
+    gate: &Gate,
+    patience: &Patience,
+    every: Duration,
+    mut tick: impl FnMut() -> bool,
+) -> (Vec<T>, bool) {
+    let (mut begun, mut started) = (Instant::now(), false);
+    let (mut lanes, mut interrupted) = (Vec::new(), false);
+    while lanes.len() < gate.active {
+        if !started && gate.start().is_some() {
+            (begun, started) = (Instant::now(), true);
+        }
+        let limit = if started || interrupted { Some(patience.after) } else { patience.before };
+        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            break;
+        }
+        match outcomes.recv_timeout(every) {
+            Ok(lane) => lanes.push(lane),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                if !interrupted && !tick() {
+                    interrupted = true;
+                    if !started {
+                        begun = Instant::now();
+                    }
+                    gate.stop();
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    (lanes, interrupted)
+}

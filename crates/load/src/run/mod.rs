@@ -1,0 +1,34 @@
+//! What every run has, whatever it sends: its phases and moments, who sends from where, the common start and the end.
+//!
+//! ```text
+//!   new ▸ Host::new(.., main()) ▸ runtime.start() ▸ wait() ▸ an outcome ▸ report
+//!         each lane: what comes before ▸ gate ▸ what is due at its moments ▸ what is outstanding ▸ its outcome
+//! ```
+//!
+//! [`clients`] are ranges of addresses, [`flows`] those of each lane, [`timeline`] has the phases, `moments` when something is due in them,
+//! `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, [`outcome`] the result.
+
+pub mod clients;
+pub(crate) mod door;
+pub mod flows;
+pub(crate) mod gate;
+pub(crate) mod moments;
+pub mod outcome;
+pub(crate) mod shares;
+pub mod timeline;
+
+/// Interval of slow work, nanoseconds: progress, timeouts, the end of the run.
+pub(crate) const TICK: u64 = 50_000_000;
+
+/// The kernel wakes a sleeping thread up to this late, nanoseconds (its timer slack is 50 us): this close to a send time a worker that is to
+/// be exact stays awake.
+pub(crate) const NEAR: u64 = 80_000;
+
+/// Time for which a generator that is late continues after the end of the schedule, nanoseconds.
+pub(crate) const GRACE: u64 = 1_000_000_000;
+
+/// The time now, nanoseconds on the runtime's clock.
+#[inline]
+pub(crate) fn clock() -> u64 {
+    flowlane::precise_now().map_or(0, flowlane::Time::as_nanos)
+}

@@ -1,0 +1,281 @@
+//! The schedule of an open loop: send times fixed in advance by the phases, the rate and a seed.
+//!
+//! The rate is a piecewise linear function of time, so the number of requests due by time t, its integral, can be
+//! inverted piece by piece: request number u is due at the t where the integral reaches u. Evenly spaced requests have
+//! u = 1, 2, 3, ...; in a Poisson process u is a sum of exponential gaps. The schedule does not drift, and a ramp is exact.
+
+use flowlane_stack::rng::Rng;
+
+use super::timeline::Phase;
+
+/// Groups in which the send times of a phase are passed over, if there are more of them.
+const GROUPS: f64 = 16_384.0;
+
+/// A piece of the schedule with a rate that changes linearly.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    /// Start and length, seconds.
+    begin: f64,
+    length: f64,
+    /// Rates at start and end, per second.
+    from: f64,
+    to: f64,
+    /// Number of requests due before it.
+    before: f64,
+}
+
+impl Piece {
+    fn requests(&self) -> f64 {
+        (self.from + self.to) / 2.0 * self.length
+    }
+
+    /// When request `u` is due, seconds.
+    fn moment(&self, u: f64) -> f64 {
+        let n = u - self.before;
+        let slope = (self.to - self.from) / self.length;
+        // The root of slope/2 t^2 + from t = n, in the form that stays exact when the slope is next to nothing.
+        let root = (self.from * self.from + 2.0 * slope * n).max(0.0).sqrt();
+        let t = if n == 0.0 { 0.0 } else { 2.0 * n / (self.from + root) };
+        self.begin + t.min(self.length)
+    }
+}
+
+/// The send times of one lane in nanoseconds, in non-decreasing order.
+#[derive(Debug, Clone)]
+pub(crate) struct Moments {
+    pieces: Vec<Piece>,
+    piece: usize,
+    start: u64,
+    /// The value of the integral at the next request.
+    u: f64,
+    /// Requests of this lane so far, its share of all, and its offset among the lanes.
+    n: u64,
+    part: f64,
+    offset: f64,
+    poisson: Option<Rng>,
+    next: Option<u64>,
+}
+
+impl Moments {
+    /// The schedule of a lane with the share `part` (0 to 1) of `rate` per second; `offset` (0 to 1) staggers the lanes.
+    pub(crate) fn new(
+        phases: &[Phase],
+        start: u64,
+        rate: f64,
+        part: f64,
+        offset: f64,
+        poisson: Option<Rng>,
+    ) -> Self {
+        let (mut begin, mut before) = (0.0, 0.0);
+        let mut pieces = Vec::with_capacity(phases.len());
+        for phase in phases.iter().filter(|p| !p.duration.is_zero()) {
+            let length = phase.duration.as_secs_f64();
+            let piece = Piece { begin, length, from: rate * phase.from, to: rate * phase.to, before };
+            begin += length;
+            before += piece.requests();
+            pieces.push(piece);
+        }
+        let mut moments = Self { pieces, piece: 0, start, u: 0.0, n: 0, part, offset, poisson, next: None };
+        if part > 0.0 {
+            moments.step();
+        }
+        moments
+    }
+
+    /// The next send time; `None` when there are no more.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<u64> {
+        self.next
+    }
+
+    /// Advances to the following send time.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.n += 1;
+        self.step();
+    }
+
+    /// Passes over all send times before `limit`, at most `most` of them: `each` is given a time, and how many it stands for. Returns how
+    /// many there were.
+    ///
+    /// Its time is bounded whatever the rate: what is many is passed in groups of neighbours, which lie in one phase and have the time of
+    /// their middle. A Poisson process has its mean number of times within a group.
+    pub(crate) fn pass(&mut self, limit: u64, most: u64, mut each: impl FnMut(u64, u64)) -> u64 {
+        let mut passed = 0;
+        while let Some(moment) = self.next.filter(|m| *m < limit && passed < most) {
+            let group = self.group(limit).min(most - passed);
+            let middle = self.later((group - 1) / 2).unwrap_or(moment);
+            each(middle, group);
+            passed += group;
+            self.u += (group - 1) as f64 / self.part;
+            self.n += group;
+            self.step();
+        }
+        passed
+    }
+
+    /// The size of the next group: a share of all in this phase, or fewer near its end or `limit`.
+    fn group(&self, limit: u64) -> u64 {
+        let all = self.pieces.get(self.piece).map_or(0.0, Piece::requests) * self.part;
+        let mut group = ((all / GROUPS) as u64).max(1);
+        while group > 1 && self.later(group - 1).is_none_or(|last| last >= limit) {
+            group /= 2;
+        }
+        group
+    }
+
+    /// The time that comes `n` after the next, if it is in the same phase.
+    fn later(&self, n: u64) -> Option<u64> {
+        let piece = self.pieces.get(self.piece)?;
+        let u = self.u + n as f64 / self.part;
+        (u < piece.before + piece.requests()).then(|| self.time(piece, u))
+    }
+
+    fn time(&self, piece: &Piece, u: f64) -> u64 {
+        self.start + (piece.moment(u) * 1e9) as u64
+    }
+
+    fn step(&mut self) {
+        match &mut self.poisson {
+            None => self.u = (self.n as f64 + self.offset) / self.part,
+            Some(rng) => self.u += exponential(rng) / self.part,
+        }
+        self.next = loop {
+            let Some(piece) = self.pieces.get(self.piece) else { break None };
+            if self.u < piece.before + piece.requests() {
+                break Some(self.time(piece, self.u));
+            }
+            self.piece += 1;
+        };
+    }
+}
+
+/// A random number from the exponential distribution with mean 1.
+pub(crate) fn exponential(rng: &mut Rng) -> f64 {
+    // From (0, 1]: 53 bits, shifted by one so that zero cannot happen.
+    -uniform(rng).ln()
+}
+
+/// A random number from (0, 1].
+pub(crate) fn uniform(rng: &mut Rng) -> f64 {
+    ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn phase(seconds: u64, from: f64, to: f64) -> Phase {
+        Phase { name: String::new(), duration: Duration::from_secs(seconds), from, to, measured: true }
+    }
+
+    fn all(mut moments: Moments) -> Vec<u64> {
+        let mut out = Vec::new();
+        while let Some(moment) = moments.peek() {
+            out.push(moment);
+            moments.advance();
+        }
+        out
+    }
+
+    #[test]
+    fn constant_is_even_and_exact() {
+        let moments = all(Moments::new(&[phase(2, 1.0, 1.0)], 500, 1000.0, 1.0, 0.0, None));
+        assert_eq!(moments.len(), 2000);
+        for (n, moment) in moments.iter().enumerate() {
+            assert!(moment.abs_diff(500 + n as u64 * 1_000_000) <= 1, "{n}: {moment}");
+        }
+    }
+
+    #[test]
+    fn lanes_together_are_even() {
+        let mut moments = Vec::new();
+        for lane in 0..4 {
+            moments.extend(all(Moments::new(
+                &[phase(1, 1.0, 1.0)],
+                0,
+                1000.0,
+                0.25,
+                f64::from(lane) / 4.0,
+                None,
+            )));
+        }
+        moments.sort_unstable();
+        assert_eq!(moments.len(), 1000);
+        assert!(moments.windows(2).all(|w| (w[1] - w[0]).abs_diff(1_000_000) <= 1));
+    }
+
+    #[test]
+    fn a_ramp_grows_evenly() {
+        // From nothing to 1000 a second in 10 s: 5000 requests, a quarter of them in the first half.
+        let moments = all(Moments::new(&[phase(10, 0.0, 1.0)], 0, 1000.0, 1.0, 0.0, None));
+        assert_eq!(moments.len(), 5000);
+        let half = moments.iter().filter(|m| **m < 5_000_000_000).count();
+        assert!((1249..=1251).contains(&half), "{half}");
+        assert!(moments.is_sorted());
+        // Down to nothing again, by the mirror image.
+        let down = all(Moments::new(&[phase(10, 1.0, 0.0)], 0, 1000.0, 1.0, 0.0, None));
+        assert_eq!(down.len(), 5000);
+        assert!(down.is_sorted());
+        let half = down.iter().filter(|m| **m < 5_000_000_000).count();
+        assert!((3749..=3751).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn phases_follow_each_other() {
+        let phases = [phase(1, 0.5, 0.5), phase(0, 1.0, 1.0), phase(1, 0.0, 0.0), phase(1, 2.0, 2.0)];
+        let moments = all(Moments::new(&phases, 0, 100.0, 1.0, 0.0, None));
+        assert_eq!(moments.len(), 250);
+        assert_eq!(moments.iter().filter(|m| (1_000_000_000..2_000_000_000).contains(*m)).count(), 0);
+    }
+
+    #[test]
+    fn what_is_passed_over_is_what_would_have_come() {
+        let phases = [phase(1, 0.0, 1.0), phase(1, 0.5, 0.5), phase(1, 1.0, 0.0)];
+        for poisson in [None, Some(Rng::new(3))] {
+            let mut moments = Moments::new(&phases, 7, 1000.0, 0.5, 0.5, poisson);
+            let mut expected = all(moments.clone());
+            let mut passed = Vec::new();
+            let limit = 2_400_000_000;
+            assert_eq!(moments.pass(limit, 10, |moment, n| passed.push((moment, n))), 10);
+            assert_eq!(moments.peek(), Some(expected[10]));
+            let n = moments.pass(limit, u64::MAX, |moment, n| passed.push((moment, n)));
+            assert_eq!(all(moments), expected.split_off(10 + n as usize));
+            assert!(expected.iter().all(|m| *m < limit));
+            assert_eq!(passed, expected.into_iter().map(|m| (m, 1)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_thousand_million_a_second_are_passed_over_in_groups_of_one_phase() {
+        let phases = [phase(20, 0.0, 1.0), phase(3600, 1.0, 1.0)];
+        for poisson in [None, Some(Rng::new(3))] {
+            let mut moments = Moments::new(&phases, 7, 1e9, 0.25, 0.0, poisson);
+            let (mut groups, mut in_ramp, mut last) = (0, 0, 0);
+            let n = moments.pass(2_020_000_000_007, u64::MAX, |moment, n| {
+                assert!(moment >= last);
+                (groups, last) = (groups + 1, moment);
+                in_ramp += if moment < 20_000_000_007 { n } else { 0 };
+                assert!(groups <= 3 * GROUPS as u64, "{groups}");
+            });
+            // A quarter of them all: ten thousand million in the ramp, and two million million after it.
+            assert!(in_ramp.abs_diff(2_500_000_000) < 100_000, "{in_ramp}");
+            assert!(n.abs_diff(502_500_000_000) < 100_000, "{n}");
+        }
+    }
+
+    #[test]
+    fn poisson_has_its_mean_and_variance_and_repeats() {
+        let run =
+            |seed| all(Moments::new(&[phase(10, 1.0, 1.0)], 0, 10_000.0, 0.5, 0.0, Some(Rng::new(seed))));
+        let moments = run(1);
+        let gaps: Vec<f64> = moments.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let deviation = (gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+        assert!((195_000.0..205_000.0).contains(&mean), "{mean}");
+        assert!((0.97..1.03).contains(&(deviation / mean)), "{deviation}");
+        assert_eq!(moments, run(1));
+        assert_ne!(moments, run(2));
+    }
+}

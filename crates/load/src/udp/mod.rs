@@ -1,0 +1,242 @@
+//! A run of datagrams: one task in each lane that has flows, a common start, progress, and the outcome.
+//!
+//! ```text
+//!   Load::new ▸ Host::new(.., load.main()) ▸ runtime.start() ▸ load.wait() ▸ Outcome ▸ report
+//!               each lane: probe ▸ wait for the others ▸ send and receive ▸ drain ▸ record
+//! ```
+//!
+//! While they run, lanes share only a flag to stop. Each publishes its progress on its own cache lines, twenty times a second, and sends
+//! snapshots to a channel if there is one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use flowlane::Endpoint;
+use flowlane::impair::{Edges, Slots};
+
+mod lane;
+mod order;
+mod payload;
+mod window;
+
+use self::lane::Lane;
+pub use self::payload::MIN_PAYLOAD;
+use crate::report::Snapshot;
+use crate::run::flows::Sources;
+use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
+use crate::run::outcome::{Counts, LaneOutcome, Outcome};
+use crate::run::shares::divide;
+use crate::run::timeline;
+use crate::run::timeline::Phase;
+
+/// When datagrams are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Open loop: at times fixed in advance.
+    Rate {
+        /// Datagrams per second over all lanes.
+        per_second: u64,
+        /// Poisson arrivals in place of evenly spaced ones.
+        poisson: bool,
+    },
+    /// Closed loop: as fast as answers arrive, with this many datagrams in flight in each lane.
+    Window(usize),
+}
+
+/// Configuration of a run.
+#[derive(Debug, Clone)]
+pub struct LoadConfig {
+    /// The target.
+    pub target: Endpoint,
+    /// The sources. With [`Sources::Flows`] a lane has one socket for all its flows, which needs a link of ours; with
+    /// [`Sources::Addresses`] it has a connected socket for each flow.
+    pub sources: Sources,
+    /// Number of flows over all lanes, for [`Sources::Addresses`].
+    pub flows: usize,
+    /// When datagrams are sent.
+    pub pace: Pace,
+    /// Payload, bytes: at least [`MIN_PAYLOAD`].
+    pub size: usize,
+    /// The phases with their share of the rate: see [`timeline::usual`].
+    pub phases: Vec<Phase>,
+    /// Time after which an answer is late; a datagram without an answer is lost.
+    pub timeout: Duration,
+    /// Whether the target does not answer.
+    pub discard: bool,
+    /// Workers poll shortly before a datagram is due: more exact send times, more processor time.
+    pub exact: bool,
+    /// Seed of the run id and of Poisson schedules.
+    pub seed: u64,
+    /// Datagrams are sent in these slots only; one that is due outside of them is meant for the next. Only for [`Pace::Rate`].
+    pub slots: Option<Slots>,
+    /// Channel for snapshots during the run.
+    pub snapshots: Option<SyncSender<Snapshot>>,
+}
+
+/// Why a run cannot be prepared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The payload is too small for the header.
+    #[error("a payload of {0} bytes does not hold the header: at least {MIN_PAYLOAD}")]
+    Size(usize),
+    /// No lane has a flow.
+    #[error("no lane has any flow")]
+    NoFlows,
+    /// A closed loop needs answers.
+    #[error("a window needs answers, and the far side gives none: set a rate")]
+    WindowWithoutAnswers,
+    /// A closed loop sends when answers come.
+    #[error("slots are for a rate: a window sends when answers come")]
+    SlotsWithWindow,
+    /// The window is 0.
+    #[error("a window of nothing sends nothing: at least 1")]
+    NoWindow,
+}
+
+/// Progress of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Answers received.
+    pub received: u64,
+}
+
+/// One lane's progress, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct LaneProgress {
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+}
+
+/// State shared by the lanes of a run.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) config: LoadConfig,
+    /// The run id, which tells this run's datagrams from others.
+    pub(crate) run: u32,
+    /// Number of flows of each lane, by bucket; 0 for lanes that take no part.
+    pub(crate) flows: Vec<usize>,
+    pub(crate) progress: Vec<LaneProgress>,
+    pub(crate) gate: Gate,
+    /// How the lanes that have ended kept their slots.
+    edges: Mutex<Edges>,
+    outcomes: Outcomes<LaneOutcome<Counts>>,
+}
+
+impl Common {
+    /// Whether the run was stopped.
+    #[inline]
+    pub(crate) fn stopped(&self) -> bool {
+        self.gate.stopped()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.gate.stop();
+    }
+
+    /// Adds how a lane kept its slots.
+    pub(crate) fn add_edges(&self, edges: &Edges) {
+        self.edges.lock().unwrap_or_else(PoisonError::into_inner).add(edges);
+    }
+
+    /// The index of a lane among those that take part.
+    pub(crate) fn place(&self, bucket: u16) -> usize {
+        self.flows[..usize::from(bucket)].iter().filter(|n| **n > 0).count()
+    }
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct Load {
+    common: Arc<Common>,
+    outcomes: mpsc::Receiver<LaneOutcome<Counts>>,
+}
+
+impl Load {
+    /// Prepares a run.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn new(config: LoadConfig) -> Result<Self, LoadError> {
+        if config.size < MIN_PAYLOAD {
+            return Err(LoadError::Size(config.size));
+        }
+        let flows: Vec<usize> = match &config.sources {
+            Sources::Flows(flows) => flows.iter().map(Vec::len).collect(),
+            Sources::Addresses { lanes, .. } => {
+                divide(config.flows as u64, *lanes).into_iter().map(|n| n as usize).collect()
+            }
+        };
+        let active = flows.iter().filter(|n| **n > 0).count();
+        if active == 0 {
+            return Err(LoadError::NoFlows);
+        }
+        match config.pace {
+            Pace::Window(_) if config.discard => return Err(LoadError::WindowWithoutAnswers),
+            Pace::Window(_) if config.slots.is_some() => return Err(LoadError::SlotsWithWindow),
+            Pace::Window(0) => return Err(LoadError::NoWindow),
+            Pace::Window(_) | Pace::Rate { .. } => {}
+        }
+        let (to, outcomes) = Outcomes::new();
+        let common = Common {
+            // Any number that the next run does not have.
+            run: (config.seed ^ config.seed >> 32) as u32,
+            progress: flows.iter().map(|_| LaneProgress::default()).collect(),
+            flows,
+            gate: Gate::new(active),
+            edges: Mutex::default(),
+            outcomes: to,
+            config,
+        };
+        Ok(Self { common: Arc::new(common), outcomes })
+    }
+
+    /// The main function of the lanes of the host that is to run it.
+    pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
+        let common = self.common.clone();
+        gate::main(move |bucket| {
+            let common = common.clone();
+            let takes_part = common.flows.get(usize::from(bucket)).is_some_and(|n| *n > 0);
+            takes_part.then_some(async move { common.outcomes.add(Lane::run(common.clone(), bucket).await) })
+        })
+    }
+
+    /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
+    pub fn stop(&self) {
+        self.common.stop();
+    }
+
+    /// Progress, at most 50 ms old.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
+            self.common.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
+        };
+        Progress { sent: sum(|p| &p.sent), received: sum(|p| &p.received) }
+    }
+
+    /// How slots were kept, of the lanes that have ended.
+    #[must_use]
+    pub fn edges(&self) -> Edges {
+        self.common.edges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
+    pub fn wait(&self, every: Duration, mut tick: impl FnMut(Progress) -> bool) -> Outcome {
+        let config = &self.common.config;
+        // Probing, the run, draining, and as much again for a busy machine.
+        let after = timeline::duration(&config.phases) + config.timeout * 2 + Duration::from_secs(20);
+        let patience = Patience { before: Some(after), after };
+        let gate = &self.common.gate;
+        let (lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, || tick(self.progress()));
+        let missing = gate.active - lanes.len();
+        Outcome::merge(lanes, &config.phases, interrupted, missing)
+    }
+}

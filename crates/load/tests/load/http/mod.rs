@@ -1,0 +1,13 @@
+//! The HTTP generator against servers made by hand, in one process over the pair link: good ones and bad ones.
+
+mod counts;
+mod early;
+mod ends;
+mod faults;
+mod figures;
+mod h2;
+mod kit;
+mod options;
+mod parts;
+mod scale;
+mod stall;
