@@ -1,7 +1,7 @@
-//! `load http --find-rate`: servers whose limit is known.
+//! `--find-rate` of `load http`, `load tcp` and `load udp`: servers whose limit is known.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,7 +19,11 @@ fn command(arguments: &[&str]) -> Command {
 }
 
 fn load(arguments: &[&str]) -> (Output, String) {
-    let output = command(arguments).output().unwrap();
+    said(command(arguments))
+}
+
+fn said(mut command: Command) -> (Output, String) {
+    let output = command.output().unwrap();
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     (output, said)
 }
@@ -38,6 +42,17 @@ fn server_with_a_queue(each: Duration) -> SocketAddr {
     address
 }
 
+/// Comes back when it is this one's turn.
+fn in_turn(each: Duration, free: &Mutex<Instant>) {
+    let done = {
+        let mut free = free.lock().unwrap();
+        *free = (*free).max(Instant::now()) + each;
+        *free
+    };
+    // A server that takes its time is the situation: nothing is waited for.
+    std::thread::sleep(done.saturating_duration_since(Instant::now()));
+}
+
 fn answer(mut stream: TcpStream, each: Duration, free: &Mutex<Instant>) {
     stream.set_nodelay(true).unwrap();
     let (mut held, mut buffer) = (Vec::new(), [0; 4096]);
@@ -45,13 +60,7 @@ fn answer(mut stream: TcpStream, each: Duration, free: &Mutex<Instant>) {
         held.extend_from_slice(&buffer[..n]);
         while let Some(end) = held.windows(4).position(|w| w == b"\r\n\r\n") {
             held.drain(..end + 4);
-            let done = {
-                let mut free = free.lock().unwrap();
-                *free = (*free).max(Instant::now()) + each;
-                *free
-            };
-            // A server that takes its time is the situation: nothing is waited for.
-            std::thread::sleep(done.saturating_duration_since(Instant::now()));
+            in_turn(each, free);
             if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err() {
                 return;
             }
@@ -105,6 +114,72 @@ fn the_rate_of_a_known_queue_is_found() {
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("<svg") && page.contains("p90 &lt; 60ms holds up to"), "{page}");
     assert!(crate::markup::elements(&page).is_ok(), "well-formed");
+}
+
+/// Searches by `load udp` or `load tcp`; what was found.
+fn found(kind: &str, address: SocketAddr, condition: &str, more: &str) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(["load", kind, &address.to_string(), "--find-rate", condition]);
+    command.args("--within 10% -d 1s --warm-up 300ms --json -q --slip-budget 100ms".split(' '));
+    let (output, said) = said({
+        command.args(more.split(' '));
+        command
+    });
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{kind}");
+    let found = serde_json::from_slice(&output.stdout).unwrap();
+    load_schema::check("load-find-v1", &found);
+    assert_eq!((&found["limit"], &found["ended"]), (&"server".into(), &"narrow".into()), "{found:#}");
+    found
+}
+
+/// A server of datagrams that answers 500 a second, 50 at once at most, and drops the others. A twentieth may be lost, so the highest rate is
+/// (500 + 50 / 1.3) / 0.95 = 567 a second. A busy machine answers fewer, and none more.
+#[test]
+fn the_rate_of_known_loss_is_found() {
+    const EACH: Duration = Duration::from_millis(2);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut buffer, mut free) = ([0; 2048], Instant::now());
+        while let Ok((n, from)) = socket.recv_from(&mut buffer) {
+            free = free.max(Instant::now()) + EACH;
+            if free > Instant::now() + 50 * EACH {
+                free -= EACH;
+            } else {
+                let _ = socket.send_to(&buffer[..n], from);
+            }
+        }
+    });
+    let found = found("udp", address, "lost <= 5%", "--between 100..4k --timeout 300ms");
+    let (rate, fails) = (found["rate"].as_f64().unwrap(), found["fails-at"].as_f64().unwrap());
+    assert!((400.0..=625.0).contains(&rate) && fails <= rate * 1.1001, "{found:#}");
+    let failed =
+        found["steps"].as_array().unwrap().iter().find(|s| s["rate"].as_f64() == Some(fails)).unwrap();
+    assert!(failed["why"].as_str().unwrap().starts_with("it was "), "{failed:#}");
+}
+
+/// A queue of connections that is served 250 times a second.
+#[test]
+fn the_rate_of_known_connections_is_found() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let free = Arc::new(Mutex::new(Instant::now()));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, free) = (stream.unwrap(), free.clone());
+            std::thread::spawn(move || {
+                let mut message = [0; 64];
+                if stream.read_exact(&mut message).is_ok() {
+                    in_turn(Duration::from_millis(4), &free);
+                    let _ = stream.write_all(&message);
+                    let _ = stream.read(&mut message);
+                }
+            });
+        }
+    });
+    let found = found("tcp", address, "p90 < 60ms", "--mode connect --between 40..4k");
+    let (rate, fails) = (found["rate"].as_f64().unwrap(), found["fails-at"].as_f64().unwrap());
+    assert!((150.0..=275.0).contains(&rate) && fails <= rate * 1.1001, "{found:#}");
 }
 
 /// Where even the lowest rate fails, and where the highest holds.
@@ -183,6 +258,21 @@ fn what_makes_no_search_is_refused() {
         (&["--find-rate", "p99 < 20ms", "--within", "0.1%"], "from 1% to 100%"),
     ] {
         let (output, said) = load(&[&["http://127.0.0.1:9/"], arguments].concat());
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
+        assert!(said.contains(word), "{arguments:?}: '{word}' in {said}");
+    }
+    for (kind, arguments, word) in [
+        ("udp", "--window 1", "cannot be used with"),
+        ("udp", "--discard", "cannot be used with"),
+        ("udp", "--rate 5", "cannot be used with"),
+        ("udp", "--ramp 5s", "cannot be used with"),
+        ("tcp", "--mode echo", "only with --mode connect, not echo"),
+        ("tcp", "--mode hold", "only with --mode connect, not hold"),
+        ("tcp", "--mode connect --rate 5", "cannot be used with"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(["load", kind, "127.0.0.1:9", "--find-rate", "p99 < 20ms"]).args(arguments.split(' '));
+        let (output, said) = said(command);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
         assert!(said.contains(word), "{arguments:?}: '{word}' in {said}");
     }

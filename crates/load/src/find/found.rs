@@ -38,7 +38,7 @@ impl Limit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Step {
-    /// The rate, requests per second.
+    /// The rate per second: of requests, datagrams or connections.
     pub rate: f64,
     /// Whether the condition held.
     pub holds: bool,
@@ -52,7 +52,7 @@ pub struct Step {
     pub limit: Option<Limit>,
     /// Answers per second while it was measured.
     pub answered_rate: f64,
-    /// Requests that failed.
+    /// How many of them failed.
     pub failed: u64,
     /// Median of the latency, nanoseconds.
     pub p50_ns: u64,
@@ -76,13 +76,13 @@ impl Step {
         let never = run.slip.due.saturating_sub(part.slip.count());
         let why = if !run.slip.kept && 2 * never < run.slip.late {
             let late = (show_count(run.slip.late), show_count(run.slip.due));
-            Some((Limit::Generator, format!("{} of {} requests were sent late", late.0, late.1)))
+            Some((Limit::Generator, format!("{} of {} were sent late", late.0, late.1)))
         } else if !verdict.failed {
             // A threshold of --fail names what fails a run; this one names what has to be.
             Some((by_network, format!("it was {}", verdict.measured)))
-        } else if part.counts.failed > 0 && !condition.is_about_all_errors() {
+        } else if part.counts.failed > condition.judges(run) {
             let counts = (show_count(part.counts.failed), show_count(part.counts.tried()));
-            Some((by_network, format!("{} of {} requests failed", counts.0, counts.1)))
+            Some((by_network, format!("{} of {} failed", counts.0, counts.1)))
         } else if answered < ANSWERED * rate {
             Some((by_network, format!("only {} a second were answered", show_count(answered as u64))))
         } else {

@@ -68,3 +68,27 @@ fn spoilt_runs_do_not_mislead() {
     }
     assert!(near >= 80, "{near} of 100 within 5 %");
 }
+
+/// What is lost fails a rate, unless the condition says how much may be.
+#[test]
+fn a_rate_is_judged_by_its_condition_and_by_what_no_condition_names() {
+    use crate::report::model::{ErrorCount, Rates};
+    let mut run = crate::report::join(crate::report::About::default(), &[]);
+    run.total.latency.record(5_000_000);
+    let counts = &mut run.total.counts;
+    (counts.sent, counts.answered, counts.failed) = (1000, 990, 10);
+    counts.errors = [("lost".into(), ErrorCount { count: 10, ..ErrorCount::default() })].into();
+    run.total.rates = Rates { sent: 1000.0, answered: 990.0, ..Rates::default() };
+    for (rate, condition, why) in [
+        (1000.0, "lost <= 1%", None),
+        (1000.0, "errors <= 1%", None),
+        (1000.0, "lost <= 0.5%", Some("it was 1.000% (10 of 1 000)")),
+        (1000.0, "p99 < 20ms", Some("10 of 1 000 failed")),
+        (1000.0, "timeout <= 5%", Some("10 of 1 000 failed")),
+        (1000.0, "p99 < 1ms", Some("it was 5.00 ms")),
+        (1100.0, "lost <= 1%", Some("only 990 a second were answered")),
+    ] {
+        let step = Step::of(rate, &condition.parse().unwrap(), &run);
+        assert_eq!((step.why.as_deref(), step.holds), (why, why.is_none()), "{rate}, {condition}");
+    }
+}

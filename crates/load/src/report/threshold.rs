@@ -283,6 +283,19 @@ impl Threshold {
         all && self.pool.is_none()
     }
 
+    /// How many of a run's failures it judges: all of them, those of one kind, or none.
+    #[must_use]
+    pub fn judges(&self, run: &Run) -> u64 {
+        let total = &run.total.counts;
+        match &self.metric {
+            _ if self.is_about_all_errors() => total.failed,
+            Metric::Count(name) if self.pool.is_none() && ErrorKind::ALL.iter().any(|k| k.name() == name) => {
+                count(&run.total, name).0
+            }
+            _ => 0,
+        }
+    }
+
     /// Evaluates the threshold for a run.
     #[must_use]
     pub fn verdict(&self, run: &Run) -> Verdict {

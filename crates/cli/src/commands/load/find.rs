@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
-use flowlane_load::Threshold;
 use flowlane_load::find::{Ended, Found, Limit, Search, Step, line};
 use flowlane_load::report::Run;
 use flowlane_load::report::text::plain;
+use flowlane_load::{Phase, Threshold, timeline};
 
 use crate::exit::{EndedBy, Missed, Slipped};
 use crate::interrupt::Interrupt;
@@ -30,11 +30,10 @@ const AS_BEFORE: (u32, Duration) = (2, Duration::from_millis(1));
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Search")]
 pub(super) struct Find {
-    /// Find the highest rate at which this condition holds: 'p99 < 20ms', 'errors <= 0.1%'. Open loops follow each other at one rate each, with
-    /// a warm-up of 500ms and a --duration of 3s unless these are given. A failed request, answers that fall behind and requests that are sent late fail a rate, too; a rate that fails is tried once more.
+    /// Find the highest rate at which this condition holds: 'p99 < 20ms', 'errors <= 0.1%', 'lost <= 0'. Open loops follow each other at one rate each,
+    /// with a warm-up of 500ms and a --duration of 3s unless these are given. A failure, answers that fall behind and what is sent late fail a rate, too; a rate that fails is tried once more.
     #[arg(long, value_name = "CONDITION", group = "open_loop", conflicts_with_all = [
-        "rate", "scenario", "requests", "connections_in_all", "think", "half_open", "syn_only", "ramp",
-        "fail", "csv", "hdr", "tui", "lines", "web",
+        "rate", "ramp", "fail", "csv", "hdr", "tui", "lines", "web",
     ])]
     pub(super) find_rate: Option<Threshold>,
     /// Rates between which it is looked for [default: 100..1M].
@@ -46,6 +45,17 @@ pub(super) struct Find {
     /// Longest time of the search; what it knows then is its result, and exit code 1 [default: 10m].
     #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "find_rate")]
     find_for: Option<Duration>,
+}
+
+/// Warm-up and measurement of each run unless they are said.
+const EACH: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
+
+/// How long a target of datagrams or connections is asked for one answer after the other.
+pub(super) const QUESTION: Duration = Duration::from_millis(200);
+
+/// The phases of each run of a search.
+pub(super) fn phases(warm_up: Option<Duration>, duration: Option<Duration>) -> Vec<Phase> {
+    timeline::usual(None, Some(warm_up.unwrap_or(EACH.0)), duration.unwrap_or(EACH.1))
 }
 
 /// What is measured: runs at a rate, and how long an answer takes when nothing else is asked.

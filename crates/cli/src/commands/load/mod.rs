@@ -64,12 +64,15 @@ impl Start {
     }
 
     /// Updates the display; `false` if the user ends the run.
-    fn goes_on(&self, watch: &mut Watch, interrupt: &Interrupt) -> bool {
-        if interrupt.came() {
-            watch.interrupted();
-            return false;
+    fn goes_on(&self, watch: Option<&mut Watch>, interrupt: &Interrupt) -> bool {
+        match (watch, interrupt.came()) {
+            (None, came) => !came,
+            (Some(watch), false) => watch.tick(self.begun.elapsed()),
+            (Some(watch), true) => {
+                watch.interrupted();
+                false
+            }
         }
-        watch.tick(self.begun.elapsed())
     }
 }
 

@@ -2,16 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
-use flowlane_load::report::{About, PoolAbout, Usage};
+use flowlane_load::report::{About, PoolAbout, Run as Report, Snapshot, Usage};
 use flowlane_load::tcp::{Mode, Sources, TcpCounts};
-use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, Threshold, flows, timeline};
+use flowlane_load::{ClientRange, FlowWish, Phase, TcpLoad, TcpLoadConfig, Threshold, flows, timeline};
 
+use super::find::{self, Find, Measured};
 use super::home::Home;
 use super::near::{AimOptions, Near, Run, aim};
 use super::reach::{NOWHERE, Named};
@@ -19,9 +22,11 @@ use super::{EVERY, Start, alignment, arrivals, rate_in_words};
 use crate::drops;
 use crate::fast_open;
 use crate::interrupt::Interrupt;
-use crate::output::Outputs;
+use crate::output::{Outputs, Watch};
 use crate::units::{self, show_count};
 
+/// Default of `--duration`.
+const DURATION: Duration = Duration::from_secs(10);
 /// Most connections of a run.
 const MOST: u64 = 4_000_000;
 /// Most client addresses with Fast Open: each lane keeps a cookie for each, in at most 240 bytes.
@@ -69,9 +74,9 @@ pub(crate) struct Tcp {
     /// Time before the measurement with the full load.
     #[arg(long, value_parser = units::duration)]
     warm_up: Option<Duration>,
-    /// Duration of the measurement, from when all connections are established.
-    #[arg(long, short, default_value = "10s", value_parser = units::duration)]
-    duration: Duration,
+    /// Duration of the measurement, from when all connections are established [default: 10s].
+    #[arg(long, short, value_parser = units::duration)]
+    duration: Option<Duration>,
     /// Limit for connecting, for an answer, and for what is outstanding at the end.
     #[arg(long, default_value = "5s", value_parser = units::duration)]
     timeout: Duration,
@@ -87,8 +92,14 @@ pub(crate) struct Tcp {
     /// TCP Fast Open: send the request with the SYN once the target has given a cookie; --mode connect.
     #[arg(long)]
     fast_open: bool,
+    /// Lateness of what is sent above which the schedule counts as not kept [default: the largest of 5ms, 1 % of the median latency and a tenth of
+    /// the time between two].
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    slip_budget: Option<Duration>,
     #[command(flatten)]
     aim: AimOptions,
+    #[command(flatten)]
+    find: Find,
     #[command(flatten)]
     outputs: Outputs,
 }
@@ -151,22 +162,42 @@ impl Tcp {
         let _made = self.outputs.check(&["all"])?;
         let rss = self.near.rss(UdpFields::Two, false, &self.home)?;
         let clients = self.near.clients(self.target)?;
-        let mut config = self.plan(&rss, &clients)?;
-        let connections = config.connections;
+        let config = self.plan(&rss, &clients)?;
         let interrupt = Interrupt::listen()?;
-        let about = self.about(&config);
+        if let Some(condition) = &self.find.find_rate {
+            condition.check(&["all".to_owned()]).context("--find-rate")?;
+            let targets = vec![zone::show(self.target).to_string()];
+            let config = TcpLoadConfig { phases: find::phases(self.warm_up, self.duration), ..config };
+            let mut rates = Rates { load: self, config, rss, clients, interrupt: &interrupt };
+            return self.find.search(condition, ("load tcp", targets), &mut rates, &self.outputs, &interrupt);
+        }
         // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
         let opening = TcpLoad::new(config.clone())?.phases().to_vec();
-        let (mut watch, snapshots) = self.outputs.watch(timeline::duration(&opening), &["all".to_owned()])?;
-        config.snapshots = Some(snapshots);
+        let watch = self.outputs.watch(timeline::duration(&opening), &["all".to_owned()])?;
+        let run = self.measure(config, &rss, &clients, &interrupt, Some(watch))?;
+        self.outputs.write(&run, &interrupt)
+    }
+
+    /// Makes one run, which is watched or not.
+    fn measure(
+        &self,
+        mut config: TcpLoadConfig,
+        rss: &Arc<Rss>,
+        clients: &[ClientRange],
+        interrupt: &Interrupt,
+        watch: Option<(Watch, SyncSender<Snapshot>)>,
+    ) -> anyhow::Result<Report> {
+        let (mut watch, snapshots) = watch.unzip();
+        let (connections, about) = (config.connections, self.about(&config));
+        config.snapshots = snapshots;
         let load = TcpLoad::new(config)?;
 
         let run = Run {
             name: "load tcp",
             target: self.target,
-            rss: &rss,
-            clients: &clients,
-            tcp: self.limits(connections, &clients),
+            rss,
+            clients,
+            tcp: self.limits(connections, clients),
             frames: self.frames(connections),
             io: self.near.io(true)?,
             descriptors: connections,
@@ -174,12 +205,16 @@ impl Tcp {
         };
         let start = Start::now();
         let (runtime, host) = self.near.start(run, load.main(), |open| open)?;
-        watch.serve(runtime.handle(), "load tcp")?;
-        let outcome = load.wait(EVERY, |_| start.goes_on(&mut watch, &interrupt));
-        watch.end();
+        if let Some(watch) = &mut watch {
+            watch.serve(runtime.handle(), "load tcp")?;
+        }
+        let outcome = load.wait(EVERY, |_| start.goes_on(watch.as_mut(), interrupt));
+        if let Some(watch) = watch {
+            watch.end();
+        }
         let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
-        let run = outcome.run(About {
+        Ok(outcome.run(About {
             started: start.at,
             phases: timeline::shown(load.phases()),
             usage,
@@ -188,10 +223,10 @@ impl Tcp {
             home_ports: self.home.counted(&counted, host),
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
+            slip_budget: self.slip_budget,
             failure: self.failure(&outcome.counts, outcome.interrupted),
             ..about
-        });
-        self.outputs.write(&run, &interrupt)
+        }))
     }
 
     /// Frames for the data of many connections in flight and waiting to be read; SYN modes need none.
@@ -312,7 +347,7 @@ impl Tcp {
 
     /// Checks the arguments by themselves.
     fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.duration.is_zero(), "--duration must be more than 0");
+        ensure!(!self.duration.is_some_and(|d| d.is_zero()), "--duration must be more than 0");
         ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
         ensure!((1..=1 << 30).contains(&self.size()), "--size {}: from 1 to 1Gi", self.size());
         ensure!(self.total != Some(0), "--total must be more than 0");
@@ -330,7 +365,12 @@ impl Tcp {
                 "--mode {name}: kernel sockets always complete the handshake; SYNs alone need a link of ours (--link)"
             );
         }
-        let paced = !self.mode.mode().stays() && self.rate.is_some();
+        let finds = self.find.find_rate.is_some();
+        ensure!(
+            !finds || self.mode == ModeName::Connect,
+            "--find-rate: only with --mode connect, not {name}"
+        );
+        let paced = !self.mode.mode().stays() && (self.rate.is_some() || finds);
         ensure!(!self.poisson || paced, "--poisson: only with --mode connect and --rate");
         ensure!(
             self.ramp.is_none() || paced,
@@ -410,7 +450,7 @@ impl Tcp {
             size: self.size(),
             total: self.total.map(|t| t as u64),
             opening: self.opening,
-            phases: timeline::usual(self.ramp, self.warm_up, self.duration),
+            phases: timeline::usual(self.ramp, self.warm_up, self.duration.unwrap_or(DURATION)),
             timeout: self.timeout,
             nodelay: !self.nagle,
             verify: self.verify,
@@ -420,5 +460,33 @@ impl Tcp {
             seed,
             snapshots: None,
         })
+    }
+}
+
+/// The runs of a search.
+struct Rates<'a> {
+    load: &'a Tcp,
+    config: TcpLoadConfig,
+    rss: Arc<Rss>,
+    clients: Vec<ClientRange>,
+    interrupt: &'a Interrupt,
+}
+
+impl Rates<'_> {
+    fn run(&self, config: TcpLoadConfig) -> anyhow::Result<Report> {
+        self.load.measure(config, &self.rss, &self.clients, self.interrupt, None)
+    }
+}
+
+impl Measured for Rates<'_> {
+    fn at(&mut self, rate: f64) -> anyhow::Result<Report> {
+        self.run(TcpLoadConfig { rate: Some(rate.round().max(1.0) as u64), ..self.config.clone() })
+    }
+
+    fn alone(&mut self) -> anyhow::Result<Option<Duration>> {
+        let phases = vec![Phase::hold(find::QUESTION)];
+        let run = self.run(TcpLoadConfig { rate: None, connections: 1, phases, ..self.config.clone() })?;
+        let latency = &run.total.latency;
+        Ok((!latency.is_empty()).then(|| Duration::from_nanos(latency.at(0.5))))
     }
 }

@@ -5,6 +5,8 @@
 //! flow is a connected socket, from a port chosen by where answers come if that is asked for.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -12,20 +14,25 @@ use clap::Args;
 use flowlane::impair::{Cycle, Edges, Slots};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
-use flowlane_load::report::{About, PoolAbout, Usage};
-use flowlane_load::{ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Sources, flows, timeline};
+use flowlane_load::report::{About, PoolAbout, Run as Report, Snapshot, Usage};
+use flowlane_load::{
+    ClientRange, FlowWish, Load, LoadConfig, MIN_PAYLOAD, Pace, Phase, Sources, flows, timeline,
+};
 
+use super::find::{self, Find, Measured};
 use super::home::Home;
 use super::near::{AimOptions, Near, Run, aim, fits};
 use super::reach::{NOWHERE, Named};
 use super::{EVERY, Start, alignment, arrivals};
 use crate::drops;
 use crate::interrupt::Interrupt;
-use crate::output::Outputs;
+use crate::output::{Outputs, Watch};
 use crate::units::{self, show_count};
 
 /// Rate when neither a rate nor a window is given.
 const DEFAULT_RATE: u64 = 10_000;
+/// Default of `--duration`.
+const DURATION: Duration = Duration::from_secs(10);
 /// Default number of flows: on a link of ours, where a flow costs nothing, and on kernel sockets.
 const FLOWS: u64 = 1024;
 const KERNEL_FLOWS: u64 = 64;
@@ -49,7 +56,7 @@ pub(crate) struct Udp {
     #[arg(long, short, value_parser = units::rate, conflicts_with = "window")]
     rate: Option<u64>,
     /// Closed loop: send a datagram for each answer, with this many in flight in each lane.
-    #[arg(long, value_parser = units::count)]
+    #[arg(long, value_parser = units::count, conflicts_with = "find_rate")]
     window: Option<u64>,
     /// Poisson arrivals: independent send times in place of evenly spaced ones.
     #[arg(long, conflicts_with = "window")]
@@ -63,9 +70,9 @@ pub(crate) struct Udp {
     /// Payload of a datagram in bytes.
     #[arg(long, default_value = "510", value_parser = units::size)]
     size: usize,
-    /// Duration of the measurement.
-    #[arg(long, short, default_value = "10s", value_parser = units::duration)]
-    duration: Duration,
+    /// Duration of the measurement [default: 10s].
+    #[arg(long, short, value_parser = units::duration)]
+    duration: Option<Duration>,
     /// Time after which an answer counts as late.
     #[arg(long, default_value = "1s", value_parser = units::duration)]
     timeout: Duration,
@@ -73,7 +80,7 @@ pub(crate) struct Udp {
     #[arg(long, value_parser = units::count)]
     flows: Option<u64>,
     /// Send in slots of a cycle only: 8x2ms is eight slots of 2 ms, by CLOCK_TAI.
-    #[arg(long, value_name = "NxTIME", requires = "slot", conflicts_with = "window")]
+    #[arg(long, value_name = "NxTIME", requires = "slot", conflicts_with_all = ["window", "find_rate"])]
     slots: Option<Cycle>,
     /// Which slot, from 0.
     #[arg(long, value_name = "N", requires = "slots")]
@@ -82,8 +89,12 @@ pub(crate) struct Udp {
     #[arg(long, default_value = "0", value_parser = units::duration, requires = "slots")]
     guard: Duration,
     /// The target does not answer: measure sending only.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "find_rate")]
     discard: bool,
+    /// Lateness of what is sent above which the schedule counts as not kept [default: the largest of 5ms, 1 % of the median latency and a tenth of
+    /// the time between two].
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    slip_budget: Option<Duration>,
     #[command(flatten)]
     aim: AimOptions,
     /// The target hashes UDP over addresses and ports [default: over addresses alone].
@@ -92,6 +103,8 @@ pub(crate) struct Udp {
     /// Hash UDP over addresses and ports on our side [default: over addresses alone].
     #[arg(long)]
     udp_4tuple: bool,
+    #[command(flatten)]
+    find: Find,
     #[command(flatten)]
     outputs: Outputs,
 }
@@ -109,12 +122,32 @@ impl Udp {
         let _made = self.outputs.check(&["all"])?;
         let rss = self.near.rss(fields(self.udp_4tuple), true, &self.home)?;
         let clients = self.near.clients(self.target)?;
-        let mut config = self.plan(&rss, &clients)?;
+        let config = self.plan(&rss, &clients)?;
         let interrupt = Interrupt::listen()?;
-        let phases = config.phases.clone();
-        let (mut watch, snapshots) = self.outputs.watch(timeline::duration(&phases), &["all".to_owned()])?;
-        let about = self.about(&config);
-        config.snapshots = Some(snapshots);
+        if let Some(condition) = &self.find.find_rate {
+            condition.check(&["all".to_owned()]).context("--find-rate")?;
+            let targets = vec![zone::show(self.target).to_string()];
+            let config = LoadConfig { phases: find::phases(self.warm_up, self.duration), ..config };
+            let mut rates = Rates { load: self, config, rss, clients, interrupt: &interrupt };
+            return self.find.search(condition, ("load udp", targets), &mut rates, &self.outputs, &interrupt);
+        }
+        let watch = self.outputs.watch(timeline::duration(&config.phases), &["all".to_owned()])?;
+        let run = self.measure(config, &rss, &clients, &interrupt, Some(watch))?;
+        self.outputs.write(&run, &interrupt)
+    }
+
+    /// Makes one run, which is watched or not.
+    fn measure(
+        &self,
+        mut config: LoadConfig,
+        rss: &Arc<Rss>,
+        clients: &[ClientRange],
+        interrupt: &Interrupt,
+        watch: Option<(Watch, SyncSender<Snapshot>)>,
+    ) -> anyhow::Result<Report> {
+        let (mut watch, snapshots) = watch.unzip();
+        let (phases, about) = (config.phases.clone(), self.about(&config));
+        config.snapshots = snapshots;
         let load = Load::new(config)?;
 
         // Refuses, before anything is sent, a link whose MTU is too small for the payload.
@@ -125,27 +158,31 @@ impl Udp {
         let run = Run {
             name: "load udp",
             target: self.target,
-            rss: &rss,
-            clients: &clients,
+            rss,
+            clients,
             tcp: TcpConfig::default(),
             frames: None,
             io: self.near.io(false)?,
             descriptors,
             home: &self.home,
         };
-        self.home.warn_of_fields(&rss, self.target);
+        self.home.warn_of_fields(rss, self.target);
         let start = Start::now();
         let (runtime, host) = self.near.start(run, load.main(), check)?;
-        watch.serve(runtime.handle(), "load udp")?;
-        let outcome = load.wait(EVERY, |_| start.goes_on(&mut watch, &interrupt));
-        watch.end();
+        if let Some(watch) = &mut watch {
+            watch.serve(runtime.handle(), "load udp")?;
+        }
+        let outcome = load.wait(EVERY, |_| start.goes_on(watch.as_mut(), interrupt));
+        if let Some(watch) = watch {
+            watch.end();
+        }
         let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
         let mut about = about;
         if let Some(kept) = kept_in_words(&load.edges()) {
             about.setup.more.insert("slots kept".into(), kept);
         }
-        let run = outcome.run(About {
+        Ok(outcome.run(About {
             started: start.at,
             phases: timeline::shown(&phases),
             usage,
@@ -154,14 +191,14 @@ impl Udp {
             home_ports: self.home.counted(&counted, host),
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
+            slip_budget: self.slip_budget,
             ..about
-        });
-        self.outputs.write(&run, &interrupt)
+        }))
     }
 
     /// Checks the arguments by themselves.
     fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.duration.is_zero(), "--duration must be more than 0");
+        ensure!(!self.duration.is_some_and(|d| d.is_zero()), "--duration must be more than 0");
         ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
         ensure!(
             (MIN_PAYLOAD..=MAX_PAYLOAD).contains(&self.size),
@@ -219,7 +256,7 @@ impl Udp {
             flows,
             pace,
             size: self.size,
-            phases: timeline::usual(self.ramp, self.warm_up, self.duration),
+            phases: timeline::usual(self.ramp, self.warm_up, self.duration.unwrap_or(DURATION)),
             timeout: self.timeout,
             discard: self.discard,
             exact: self.near.exact(),
@@ -267,6 +304,35 @@ impl Udp {
             },
             ..About::default()
         }
+    }
+}
+
+/// The runs of a search.
+struct Rates<'a> {
+    load: &'a Udp,
+    config: LoadConfig,
+    rss: Arc<Rss>,
+    clients: Vec<ClientRange>,
+    interrupt: &'a Interrupt,
+}
+
+impl Rates<'_> {
+    fn run(&self, config: LoadConfig) -> anyhow::Result<Report> {
+        self.load.measure(config, &self.rss, &self.clients, self.interrupt, None)
+    }
+}
+
+impl Measured for Rates<'_> {
+    fn at(&mut self, rate: f64) -> anyhow::Result<Report> {
+        let pace = Pace::Rate { per_second: rate.round().max(1.0) as u64, poisson: self.load.poisson };
+        self.run(LoadConfig { pace, ..self.config.clone() })
+    }
+
+    fn alone(&mut self) -> anyhow::Result<Option<Duration>> {
+        let phases = vec![Phase::hold(find::QUESTION)];
+        let run = self.run(LoadConfig { pace: Pace::Window(1), phases, ..self.config.clone() })?;
+        let latency = &run.total.latency;
+        Ok((!latency.is_empty()).then(|| Duration::from_nanos(latency.at(0.5))))
     }
 }
 

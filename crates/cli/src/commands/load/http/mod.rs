@@ -53,7 +53,7 @@ pub(crate) struct Http {
     #[arg(value_name = "URL", required_unless_present = "scenario")]
     urls: Vec<Url>,
     /// Scenario file in TOML, with tables [[pool]] and [[phase]]; URLs replace its targets. The end of 'flowlane load http --help' shows one.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "find_rate")]
     scenario: Option<PathBuf>,
     #[command(flatten)]
     asked: PlanOptions,

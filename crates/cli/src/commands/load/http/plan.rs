@@ -8,13 +8,13 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
 use flowlane_http::tls::Trust;
-use flowlane_load::ClientRange;
-use flowlane_load::Phase;
 use flowlane_load::http::{
     AimLaw, Behaviour, Body, Checks, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
 };
 use flowlane_load::scenario::Instead;
+use flowlane_load::{ClientRange, Phase, timeline};
 
+use super::super::find;
 use super::positive;
 use crate::units;
 
@@ -23,9 +23,6 @@ const CONNECTIONS: u64 = 100;
 
 /// Default of `--duration`.
 const DURATION: Duration = Duration::from_secs(10);
-
-/// Warm-up and measurement of each run of a search.
-const SEARCH: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
 
 /// Options of requests and their schedule.
 #[derive(Debug, Args)]
@@ -62,7 +59,7 @@ pub(super) struct PlanOptions {
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "scenario")]
     request_timeout: Option<Duration>,
     /// Total number of requests; the run ends with the last.
-    #[arg(long, short = 'n', value_parser = positive, conflicts_with = "scenario")]
+    #[arg(long, short = 'n', value_parser = positive, conflicts_with_all = ["find_rate", "scenario"])]
     requests: Option<u64>,
     /// Requests on one connection before it is closed and another opened [default: no limit].
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
@@ -75,10 +72,10 @@ pub(super) struct PlanOptions {
     #[arg(long, conflicts_with_all = ["http2", "half_open", "syn_only", "write_rate", "scenario"])]
     fast_open: bool,
     /// Total number of connections.
-    #[arg(long, value_parser = positive, conflicts_with = "scenario")]
+    #[arg(long, value_parser = positive, conflicts_with_all = ["find_rate", "scenario"])]
     connections_in_all: Option<u64>,
     /// Think time between an answer and the next request of a connection: 10ms, exp:10ms (exponential), or a list: 10ms,1s.
-    #[arg(long, value_parser = think, conflicts_with_all = ["rate", "scenario"])]
+    #[arg(long, value_parser = think, conflicts_with_all = ["rate", "find_rate", "scenario"])]
     think: Option<Think>,
     /// Request method [default: GET, or POST with a body].
     #[arg(long, short = 'X', conflicts_with = "scenario")]
@@ -139,7 +136,7 @@ pub(super) struct PlanOptions {
     #[arg(long, conflicts_with = "scenario")]
     half_open: bool,
     /// Begin connections at --rate, and abort each after 1 ms. Not on kernel sockets.
-    #[arg(long, requires = "rate", conflicts_with_all = ["half_open", "scenario"])]
+    #[arg(long, requires = "rate", conflicts_with_all = ["half_open", "find_rate", "scenario"])]
     syn_only: bool,
     /// Distribution of connections over the target's buckets: even, zipf:POWER, one:BUCKET, moving:TIME. Needs --target-key.
     #[arg(long, value_parser = law, requires = "target_key")]
@@ -269,10 +266,7 @@ impl PlanOptions {
 
     /// The plan of the runs of a search.
     pub(super) fn of_a_search(&self, mut plan: Plan) -> Plan {
-        let warm_up = self.warm_up.unwrap_or(SEARCH.0);
-        let warm_up =
-            Phase { name: "warm-up".into(), duration: warm_up, from: 1.0, to: 1.0, measured: false };
-        plan.phases = vec![warm_up, Phase::hold(self.duration.unwrap_or(SEARCH.1))];
+        plan.phases = find::phases(self.warm_up, self.duration);
         plan
     }
 
@@ -282,12 +276,7 @@ impl PlanOptions {
     }
 
     fn phases(&self) -> Vec<Phase> {
-        let before = |name: &str, duration: Option<Duration>, from: f64| {
-            duration.map(|duration| Phase { name: name.into(), duration, from, to: 1.0, measured: false })
-        };
-        let ramp = before("ramp", self.ramp, 0.0);
-        let warm_up = before("warm-up", self.warm_up, 1.0);
-        ramp.into_iter().chain(warm_up).chain([Phase::hold(self.duration.unwrap_or(DURATION))]).collect()
+        timeline::usual(self.ramp, self.warm_up, self.duration.unwrap_or(DURATION))
     }
 
     fn request(&self) -> anyhow::Result<Request> {
