@@ -18,8 +18,8 @@ pub struct About {
     pub uptime: u64,
     /// Seconds since 1970.
     pub time: i64,
-    /// Processor time so far in user mode and in the kernel: seconds and microseconds.
-    pub usage: [(i64, i64); 2],
+    /// Microseconds of processor time so far, in user mode and in the kernel.
+    pub usage: [u64; 2],
     /// Most connections.
     pub max_connections: u64,
     /// Workers.
@@ -105,8 +105,8 @@ fn general(all: &Snapshot, about: &About, out: &mut String) {
     stat(out, "time", about.time);
     stat(out, "version", crate::protocol::VERSION);
     stat(out, "pointer_size", usize::BITS);
-    for (name, (seconds, micros)) in ["rusage_user", "rusage_system"].into_iter().zip(about.usage) {
-        stat(out, name, format_args!("{seconds}.{micros:06}"));
+    for (name, micros) in ["rusage_user", "rusage_system"].into_iter().zip(about.usage) {
+        stat(out, name, format_args!("{}.{:06}", micros / 1_000_000, micros % 1_000_000));
     }
     stat(out, "max_connections", about.max_connections);
     stats!(out, c, curr_connections total_connections rejected_connections);
