@@ -7,7 +7,7 @@
 //! A request that is wrong is a request, too: [`Command::Say`] with what memcached says. Some bring bytes that are then to be skipped.
 //!
 //! Not here: the binary protocol, which memcached itself advises against, and commands that look into its inside (`watch`, `lru_crawler`,
-//! `slabs`, `lru`, `cache_memlimit`, `shutdown`): these get `ERROR`.
+//! `slabs`, `lru`, `cache_memlimit`): these get `ERROR`.
 
 mod base64;
 mod meta;
@@ -195,6 +195,7 @@ fn request<'a>(line: &'a [u8], rest: &'a [u8], item_max: usize, used: usize) -> 
         }
         b"stats" => take(Command::Stats(tokens.after(1)), false, used),
         b"version" => say("VERSION 1.6.18-flowlane", false, used),
+        b"shutdown" => say("ERROR: shutdown not enabled", false, used),
         b"quit" => take(Command::Quit, false, used),
         _ if unknown(name) && tokens.get(count - 1).starts_with(b"HTTP/") => take(Command::Quit, true, used),
         _ => say(ERROR, false, used),
