@@ -285,3 +285,26 @@ fn random_requests_are_answered_as_by_a_map() {
         }
     }
 }
+
+#[test]
+fn keys_are_bounded_and_flags_are_checked() {
+    let mut lanes = Lanes::new(1, 4 << 20);
+    let (fits, long) = ("k".repeat(250), "k".repeat(251));
+    lanes.says(&format!("set {fits} 0 0 1\r\nx\r\nget {fits}\r\n"), &format!("STORED\r\nVALUE {fits} 0 1\r\nx\r\nEND\r\n"));
+    let bad = "CLIENT_ERROR bad command line format\r\n";
+    for request in ["get a KEY b", "gets KEY", "set KEY 0 0 1", "delete KEY", "incr KEY 1", "touch KEY 1", "mg KEY", "me KEY"] {
+        lanes.says(&(request.replace("KEY", &long) + "\r\n"), bad);
+    }
+    lanes.says("mg a v v\r\n", "CLIENT_ERROR duplicate flag\r\n");
+    lanes.says("mg a z\r\n", "CLIENT_ERROR invalid flag\r\n");
+    lanes.says("ms a 2 v v\r\nhi\r\n", "CLIENT_ERROR duplicate flag\r\n");
+}
+
+#[test]
+fn values_do_not_grow_beyond_what_an_item_may_have() {
+    let mut lanes = Lanes::new(1, 16 << 20);
+    let half = "v".repeat(600_000);
+    lanes.says(&format!("set a 0 0 600000\r\n{half}\r\n"), "STORED\r\n");
+    lanes.says(&format!("append a 0 0 600000\r\n{half}\r\n"), "NOT_STORED\r\n");
+    lanes.says("mg a s\r\n", "HD s600000\r\n");
+}
