@@ -25,7 +25,7 @@ fn ask(store: &mut Store, hash: &KeyHash, bytes: &[u8], out: &mut Vec<u8>) {
 #[test]
 fn in_steady_state_nothing_is_allocated() {
     let (hash, mut out) = (KeyHash::default(), Vec::with_capacity(1 << 16));
-    let mut store = Store::new(Limits { memory: 4 << 20, item: 1 << 20 }, 0);
+    let mut store = Store::new(Limits { memory: 2 << 20, item: 1 << 20 }, 0);
     let requests: Vec<Vec<u8>> = (0..60_000u32)
         .map(|n| {
             let key = n.wrapping_mul(2_654_435_761) % 50_000;

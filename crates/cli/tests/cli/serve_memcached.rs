@@ -19,6 +19,7 @@ fn bad_arguments() {
         ("-m 0", "1 MiB"),
         ("-m 4 -t 1 -I 3m", "half"),
         ("-I 10", "1 KiB"),
+        ("-t 1 --max-buffers 512Ki", "buffers"),
         ("-c 0", "--max-connections"),
         ("-U 11211", "UDP"),
         ("-s /tmp/m.sock", "unix"),

@@ -52,6 +52,9 @@ pub enum OptionsError {
     /// An item may be larger than half of what a lane has, or smaller than 1 KiB.
     #[error("an item may have from 1 KiB to half of a lane's memory, which is {0} KiB here")]
     Item(usize),
+    /// A lane's share of the buffers has no room for the largest item.
+    #[error("too little for buffers: each of {0} lanes must have room for the largest item")]
+    Buffers(usize),
     /// The number of lanes is no power of two.
     #[error("{0} lanes: their number must be a power of two")]
     Lanes(usize),
@@ -73,6 +76,9 @@ impl Options {
         if !(1024..=share / 2).contains(&self.item_max) {
             return Err(OptionsError::Item(share / 2048));
         }
+        if self.buffers / lanes < self.item_max {
+            return Err(OptionsError::Buffers(lanes));
+        }
         Ok(())
     }
 }
@@ -89,6 +95,8 @@ mod tests {
         assert_eq!(usual.check(64), Err(OptionsError::Item(512)));
         assert_eq!(usual.check(128), Err(OptionsError::TooLittleMemory(128)));
         assert_eq!(usual.check(3), Err(OptionsError::Lanes(3)));
+        let few = Options { buffers: (4 << 20) - 1, ..Options::default() };
+        assert_eq!(few.check(4), Err(OptionsError::Buffers(4)));
         let small = |item_max| Options { item_max, ..Options::default() };
         assert!(small(1023).check(1).is_err() && small(1024).check(1).is_ok());
     }

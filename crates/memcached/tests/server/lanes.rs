@@ -67,7 +67,7 @@ fn large(n: usize, len: usize) -> String {
 #[test]
 fn large_values_and_more_answers_than_there_is_room_for() {
     // Hardly any room for buffers: each connection gets the least.
-    let options = Options { buffers: 1 << 20, ..Options::default() };
+    let options = Options { buffers: 4 << 20, ..Options::default() };
     let ((), report) = beside(options, 4, || async {
         let mut client = Client::connect().await;
         for n in 0..24 {
