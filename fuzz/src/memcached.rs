@@ -46,7 +46,10 @@ pub fn run(data: &[u8]) {
         }
         let counts = store.counts();
         assert!(counts.allocated_bytes as usize <= MEMORY, "{} bytes", counts.allocated_bytes);
-        assert!(counts.get_hits + counts.get_misses == counts.cmd_get, "gets that were neither found nor missed");
+        assert!(
+            counts.get_hits + counts.get_misses == counts.cmd_get,
+            "gets that were neither found nor missed"
+        );
         now += 1;
         store.tick(now);
         at = (at + used).saturating_add(request.skip);
@@ -62,7 +65,10 @@ fn cut(bytes: &[u8], used: Option<usize>) {
     let whole = used.unwrap_or(bytes.len());
     for end in [whole / 2, whole.saturating_sub(1)] {
         let less = parse(&bytes[..end], ITEM);
-        assert!(used.is_none() || end >= whole || matches!(less, Parsed::More(_)), "{end} of {whole} bytes are enough");
+        assert!(
+            used.is_none() || end >= whole || matches!(less, Parsed::More(_)),
+            "{end} of {whole} bytes are enough"
+        );
         if let Parsed::More(needed) = less {
             assert!(needed > end, "{needed} bytes are needed of {end}");
         }

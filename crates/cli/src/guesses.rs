@@ -142,9 +142,12 @@ mod tests {
 
     #[test]
     fn an_option_of_memcached_is_answered() {
-        for (option, words) in
-            [("-u memcache", "privileges"), ("-s /run/m.sock", "unix"), ("--threads=4", "--workers"), ("-v", "RUST_LOG")]
-        {
+        for (option, words) in [
+            ("-u memcache", "privileges"),
+            ("-s /run/m.sock", "unix"),
+            ("--threads=4", "--workers"),
+            ("-v", "RUST_LOG"),
+        ] {
             let said = asked(&format!("flowlane serve memcached {option}"));
             assert!(said.is_some_and(|said| said.contains(words)), "{option}");
         }

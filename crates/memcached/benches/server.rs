@@ -35,7 +35,8 @@ fn serve(port: u16, workers: usize) {
         let server = server.clone();
         async move {
             let lane = server.begin()?;
-            let listener = TcpListener::bind(Some(Ipv4Addr::LOCALHOST.into()), port, Server::listen_options())?;
+            let listener =
+                TcpListener::bind(Some(Ipv4Addr::LOCALHOST.into()), port, Server::listen_options())?;
             lane.serve(listener, |_| {}).await
         }
     };
@@ -86,7 +87,11 @@ impl Client {
             stream.set_nodelay(true).unwrap();
             stream
         };
-        let mut client = Self { streams: (0..CONNECTIONS).map(|_| connect()).collect(), seed: 88_172_645_463_325_252, get };
+        let mut client = Self {
+            streams: (0..CONNECTIONS).map(|_| connect()).collect(),
+            seed: 88_172_645_463_325_252,
+            get,
+        };
         let mut all = Vec::new();
         (0..KEYS).for_each(|n| set(&mut all, n));
         let mut stream = client.streams[0].try_clone().unwrap();
@@ -158,7 +163,18 @@ fn main() {
                     own
                 } else {
                     let mut peer = Command::new("memcached");
-                    peer.args(["-u", "nobody", "-U", "0", "-l", "127.0.0.1", "-t", &threads, "-p", &port.to_string()]);
+                    peer.args([
+                        "-u",
+                        "nobody",
+                        "-U",
+                        "0",
+                        "-l",
+                        "127.0.0.1",
+                        "-t",
+                        &threads,
+                        "-p",
+                        &port.to_string(),
+                    ]);
                     peer
                 };
                 let server = start(&mut command, port);

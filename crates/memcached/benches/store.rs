@@ -38,7 +38,14 @@ fn trace(exponent: f64) -> Vec<u32> {
     };
     // A key's place in memory has nothing to do with how often it is asked for.
     let shuffle = |n: usize| (n as u64).wrapping_mul(0x9e37_79b1) as u32 % KEYS as u32;
-    (0..REQUESTS).map(|_| shuffle(sums.partition_point({ let at = draw(); move |s| *s < at }))).collect()
+    (0..REQUESTS)
+        .map(|_| {
+            shuffle(sums.partition_point({
+                let at = draw();
+                move |s| *s < at
+            }))
+        })
+        .collect()
 }
 
 fn key(n: u32) -> [u8; 32] {
@@ -122,7 +129,8 @@ fn quick(trace: &[u32]) -> Found {
     let mut cache: Cache<u64, u32, UnitWeighter, same::Same, Places> =
         Cache::with(capacity, capacity as u64, UnitWeighter, same::Same, Places);
     let mut memory = vec![0u8; (capacity + 1) * PLACE];
-    let (mut unused, value, mut out) = ((0..=capacity as u32).collect::<Vec<_>>(), [7; VALUE], Vec::with_capacity(256));
+    let (mut unused, value, mut out) =
+        ((0..=capacity as u32).collect::<Vec<_>>(), [7; VALUE], Vec::with_capacity(256));
     let mut free = Vec::new();
     let (hits, nanos) = run(trace, |key| {
         let of = hash.of(key);
@@ -187,7 +195,11 @@ fn main() {
             let bytes = MEMORY as f64 / found.items as f64 - 132.0;
             println!(
                 "  {name:>12}: {:.2} % found, {:.0} ns a request ({:.0} to {:.0}), {} items, {bytes:.0} bytes an item beside key and value",
-                found.hits * 100.0, times[1], times[0], times[2], found.items
+                found.hits * 100.0,
+                times[1],
+                times[0],
+                times[2],
+                found.items
             );
         }
     }

@@ -45,7 +45,8 @@ pub fn unsigned_32(text: &[u8]) -> Option<u32> {
 #[must_use]
 pub fn signed_32(text: &[u8]) -> Option<i32> {
     let (negative, magnitude) = read(text)?;
-    let number = if negative { 0i64.checked_sub_unsigned(magnitude)? } else { i64::try_from(magnitude).ok()? };
+    let number =
+        if negative { 0i64.checked_sub_unsigned(magnitude)? } else { i64::try_from(magnitude).ok()? };
     Some(number as i32)
 }
 

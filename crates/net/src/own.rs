@@ -71,7 +71,8 @@ impl<T: Owned> Own<T> {
     /// [`SocketError::WrongLane`] in another lane, [`SocketError::Closed`] if the value is gone or in use.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Result<R, SocketError> {
-        let taken = self.lane.with(|slot, _, _| slot.owned.get_mut(self.at).and_then(|place| place.0.take()))?;
+        let taken =
+            self.lane.with(|slot, _, _| slot.owned.get_mut(self.at).and_then(|place| place.0.take()))?;
         let any: Box<dyn Any> = taken.ok_or(SocketError::Closed)?;
         let mut value = any.downcast::<T>().map_err(|_| SocketError::Closed)?;
         let done = f(&mut value);

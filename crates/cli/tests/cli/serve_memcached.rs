@@ -48,9 +48,14 @@ fn ask(port: u16, requests: &str) -> String {
 #[test]
 fn a_start_line_of_memcached() {
     let port = flowlane_testnet::free_port();
-    let line = format!("serve memcached -m 16 -c 50 -t 2 -p {port} -U 0 -l 127.0.0.1 -I 512k --no-pin --json --metrics 0 --interval 50ms");
+    let line = format!(
+        "serve memcached -m 16 -c 50 -t 2 -p {port} -U 0 -l 127.0.0.1 -I 512k --no-pin --json --metrics 0 --interval 50ms"
+    );
     let service = Program::ready(flowlane(&line), "memcached on 127.0.0.1");
-    let said = ask(port, "set key 3 0 5\r\nhello\r\nget key\r\nstats\r\nstats settings\r\nset big 0 0 600000\r\nquit\r\n");
+    let said = ask(
+        port,
+        "set key 3 0 5\r\nhello\r\nget key\r\nstats\r\nstats settings\r\nset big 0 0 600000\r\nquit\r\n",
+    );
     let (first, rest) = said.split_once("END\r\n").unwrap();
     assert_eq!(first, "STORED\r\nVALUE key 3 5\r\nhello\r\n");
     for line in [
@@ -86,9 +91,13 @@ fn a_start_line_of_memcached() {
 fn its_counters_are_in_the_views() {
     let port = flowlane_testnet::free_port();
     let control = std::env::temp_dir().join(format!("flowlane-memcached-{}.sock", std::process::id()));
-    let line = format!("serve memcached -t 1 -p {port} -l 127.0.0.1 --no-pin --control {}", control.display());
+    let line =
+        format!("serve memcached -t 1 -p {port} -l 127.0.0.1 --no-pin --control {}", control.display());
     let service = Program::ready(flowlane(&line), "memcached on 127.0.0.1");
-    assert_eq!(ask(port, "set key 0 0 1\r\nx\r\nget key none\r\nquit\r\n"), "STORED\r\nVALUE key 0 1\r\nx\r\nEND\r\n");
+    assert_eq!(
+        ask(port, "set key 0 0 1\r\nx\r\nget key none\r\nquit\r\n"),
+        "STORED\r\nVALUE key 0 1\r\nx\r\nEND\r\n"
+    );
     let shown = flowlane(&format!("stat -s {}", control.display())).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     let group = shown.split_once("memcached").expect("no group memcached").1;

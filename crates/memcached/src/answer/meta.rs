@@ -75,7 +75,8 @@ pub(super) fn get(store: &mut Store, hash: u64, meta: &Meta<'_>, quiet: bool, ou
     } else {
         out.extend_from_slice(b"HD");
     }
-    let [time, left, recache] = [meta.time, meta.vivify, meta.recache].map(|at| at.map(|at| store.expiry(at)));
+    let [time, left, recache] =
+        [meta.time, meta.vivify, meta.recache].map(|at| at.map(|at| store.expiry(at)));
     for word in meta.words() {
         let about = *store.meta(item);
         match word[0] {

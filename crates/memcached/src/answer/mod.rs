@@ -57,7 +57,9 @@ pub fn answer(store: &mut Store, hash: u64, request: &Request<'_>, out: &mut Vec
         }
         Command::Delta(key, up, by) => delta(store, hash, key, (*up, *by), out),
         Command::MetaGet(meta) => return meta::get(store, hash, meta, quiet, out),
-        Command::MetaSet(meta, mode, value) => return meta::set(store, hash, meta, (*mode, value), quiet, out),
+        Command::MetaSet(meta, mode, value) => {
+            return meta::set(store, hash, meta, (*mode, value), quiet, out);
+        }
         Command::MetaDelete(meta) => return meta::delete(store, hash, meta, quiet, out),
         Command::MetaDelta(meta, up) => return meta::delta(store, hash, meta, *up, quiet, out),
         Command::MetaDebug(key) => return meta::debug(store, hash, key, out),

@@ -72,7 +72,10 @@ fn a_conversation() {
         ("cas a 0 0 1 2\r\nx\r\n", "EXISTS\r\n"),
         ("cas b 0 0 1 2\r\nx\r\n", "NOT_FOUND\r\n"),
         ("cas a 0 0 1 1\r\nx\r\n", "STORED\r\n"),
-        ("append a 9 9 2\r\nyz\r\nprepend a 9 9 1\r\nw\r\nget a\r\n", "STORED\r\nSTORED\r\nVALUE a 0 4\r\nwxyz\r\nEND\r\n"),
+        (
+            "append a 9 9 2\r\nyz\r\nprepend a 9 9 1\r\nw\r\nget a\r\n",
+            "STORED\r\nSTORED\r\nVALUE a 0 4\r\nwxyz\r\nEND\r\n",
+        ),
         ("add a 0 0 1\r\n1\r\nreplace b 0 0 1\r\n1\r\n", "NOT_STORED\r\nNOT_STORED\r\n"),
         ("incr a 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
         ("set n 0 0 2\r\n10\r\ndecr n 1\r\nget n\r\n", "STORED\r\n9\r\nVALUE n 0 2\r\n9 \r\nEND\r\n"),
@@ -85,7 +88,10 @@ fn a_conversation() {
         ("ms c 2 T30 F7 c O123\r\nhi\r\nmg c t f v\r\n", "HD c10 O123\r\nVA 2 t30 f7\r\nhi\r\n"),
         ("md c I T5\r\nmg c t c v\r\nmg c v\r\n", "HD\r\nVA 2 t5 c11 X W\r\nhi\r\nVA 2 Z X\r\nhi\r\n"),
         ("mg new N30 v t\r\nmg new v t\r\n", "VA 0 t30 W\r\n\r\nVA 0 t30 Z\r\n\r\n"),
-        ("ma count N0 J13 v\r\nma count v\r\nma count MD D10 v\r\n", "VA 2\r\n13\r\nVA 2\r\n14\r\nVA 1\r\n4\r\n"),
+        (
+            "ma count N0 J13 v\r\nma count v\r\nma count MD D10 v\r\n",
+            "VA 2\r\n13\r\nVA 2\r\n14\r\nVA 1\r\n4\r\n",
+        ),
         ("ms Zm9v b k 1\r\n", "CLIENT_ERROR bad command line format\r\n"),
         ("ms Zm9v 1 b k\r\nx\r\nmg foo k\r\n", "HD kZm9v b\r\nHD kZm9v b\r\n"),
         ("flush_all\r\nget a\r\n", "OK\r\nEND\r\n"),
@@ -179,7 +185,12 @@ impl Model {
 }
 
 /// Does one thing to both, and compares.
-fn step(lanes: &mut Lanes, model: &mut Model, random: &mut Random, numbers: &mut HashMap<(String, u64), u64>) {
+fn step(
+    lanes: &mut Lanes,
+    model: &mut Model,
+    random: &mut Random,
+    numbers: &mut HashMap<(String, u64), u64>,
+) {
     let key = format!("key{}", random.below(12));
     let time = [0, 0, 0, 1, 3, 60, -1][random.below(7) as usize];
     let (request, expected) = match random.below(20) {
@@ -202,12 +213,18 @@ fn step(lanes: &mut Lanes, model: &mut Model, random: &mut Random, numbers: &mut
         11 | 12 => {
             let deleted = model.live(&key).is_some();
             model.items.remove(&key);
-            (format!("delete {key}\r\n").into_bytes(), if deleted { "DELETED\r\n" } else { "NOT_FOUND\r\n" }.to_owned())
+            (
+                format!("delete {key}\r\n").into_bytes(),
+                if deleted { "DELETED\r\n" } else { "NOT_FOUND\r\n" }.to_owned(),
+            )
         }
         13 => {
             let expires = model.expiry(time);
             let touched = model.live(&key).map(|item| item.expires = expires).is_some();
-            (format!("touch {key} {time}\r\n").into_bytes(), if touched { "TOUCHED\r\n" } else { "NOT_FOUND\r\n" }.to_owned())
+            (
+                format!("touch {key} {time}\r\n").into_bytes(),
+                if touched { "TOUCHED\r\n" } else { "NOT_FOUND\r\n" }.to_owned(),
+            )
         }
         14 | 15 => {
             let by = random.below(1000);
@@ -290,9 +307,21 @@ fn random_requests_are_answered_as_by_a_map() {
 fn keys_are_bounded_and_flags_are_checked() {
     let mut lanes = Lanes::new(1, 4 << 20);
     let (fits, long) = ("k".repeat(250), "k".repeat(251));
-    lanes.says(&format!("set {fits} 0 0 1\r\nx\r\nget {fits}\r\n"), &format!("STORED\r\nVALUE {fits} 0 1\r\nx\r\nEND\r\n"));
+    lanes.says(
+        &format!("set {fits} 0 0 1\r\nx\r\nget {fits}\r\n"),
+        &format!("STORED\r\nVALUE {fits} 0 1\r\nx\r\nEND\r\n"),
+    );
     let bad = "CLIENT_ERROR bad command line format\r\n";
-    for request in ["get a KEY b", "gets KEY", "set KEY 0 0 1", "delete KEY", "incr KEY 1", "touch KEY 1", "mg KEY", "me KEY"] {
+    for request in [
+        "get a KEY b",
+        "gets KEY",
+        "set KEY 0 0 1",
+        "delete KEY",
+        "incr KEY 1",
+        "touch KEY 1",
+        "mg KEY",
+        "me KEY",
+    ] {
         lanes.says(&(request.replace("KEY", &long) + "\r\n"), bad);
     }
     lanes.says("mg a v v\r\n", "CLIENT_ERROR duplicate flag\r\n");

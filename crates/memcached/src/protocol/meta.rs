@@ -190,7 +190,9 @@ fn set<'a>(tokens: &Line<'a>, rest: &'a [u8], item_max: usize, used: usize) -> P
         return say("CLIENT_ERROR options flags too long", false, used);
     }
     let len = number::signed_32(tokens.get(2)).and_then(|len| usize::try_from(len).ok());
-    let Some(len) = len.filter(|len| *len <= i32::MAX as usize - 2) else { return say(BAD_FORMAT, false, used) };
+    let Some(len) = len.filter(|len| *len <= i32::MAX as usize - 2) else {
+        return say(BAD_FORMAT, false, used);
+    };
     let refuse = |text| {
         let command = Command::Say(text);
         Parsed::Request(Request { command, quiet: false, skip: len + 2 }, used)

@@ -122,11 +122,14 @@ impl Command<'_> {
     #[must_use]
     pub fn key(&self) -> Option<&[u8]> {
         match self {
-            Self::Put { key, .. } | Self::Delete(key) | Self::Touch(key, _) | Self::Delta(key, ..) => Some(key),
-            Self::TooLarge { key, .. } | Self::MetaDebug(key) => Some(key),
-            Self::MetaGet(meta) | Self::MetaSet(meta, ..) | Self::MetaDelete(meta) | Self::MetaDelta(meta, _) => {
-                Some(&meta.key)
+            Self::Put { key, .. } | Self::Delete(key) | Self::Touch(key, _) | Self::Delta(key, ..) => {
+                Some(key)
             }
+            Self::TooLarge { key, .. } | Self::MetaDebug(key) => Some(key),
+            Self::MetaGet(meta)
+            | Self::MetaSet(meta, ..)
+            | Self::MetaDelete(meta)
+            | Self::MetaDelta(meta, _) => Some(&meta.key),
             Self::Get { .. } | Self::Flush(_) | Self::Stats(_) | Self::Say(_) | Self::Quit => None,
         }
     }
@@ -230,7 +233,11 @@ fn put<'a>(mode: Mode, tokens: &Line<'a>, rest: &'a [u8], item_max: usize, used:
     if key.len() > KEY {
         return say(BAD_FORMAT, quiet, used);
     }
-    let numbers = (number::unsigned_32(tokens.get(2)), number::signed_32(tokens.get(3)), number::signed_32(tokens.get(4)));
+    let numbers = (
+        number::unsigned_32(tokens.get(2)),
+        number::signed_32(tokens.get(3)),
+        number::signed_32(tokens.get(4)),
+    );
     let (Some(flags), Some(time), Some(len)) = numbers else { return say(BAD_FORMAT, quiet, used) };
     let cas = if mode == Mode::Cas { number::unsigned(tokens.get(5)) } else { Some(0) };
     let (Some(cas), Ok(len)) = (cas, usize::try_from(len)) else { return say(BAD_FORMAT, quiet, used) };
@@ -292,7 +299,8 @@ fn delete<'a>(tokens: &Line<'a>, used: usize) -> Parsed<'a> {
 
 fn flush<'a>(tokens: &Line<'a>, used: usize) -> Parsed<'a> {
     let quiet = tokens.is_quiet();
-    let delay = if tokens.len() == 1 + usize::from(quiet) { Some(0) } else { number::signed_32(tokens.get(1)) };
+    let delay =
+        if tokens.len() == 1 + usize::from(quiet) { Some(0) } else { number::signed_32(tokens.get(1)) };
     match delay {
         Some(delay) => take(Command::Flush(delay), quiet, used),
         None => say(BAD_TIME, quiet, used),

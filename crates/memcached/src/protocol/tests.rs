@@ -50,13 +50,17 @@ fn lines_are_bounded() {
 
 #[test]
 fn a_value_that_is_too_large_is_skipped() {
-    let Parsed::Request(request, used) = parse(b"set a 0 0 2000000\r\n", 1 << 20) else { panic!("no request") };
+    let Parsed::Request(request, used) = parse(b"set a 0 0 2000000\r\n", 1 << 20) else {
+        panic!("no request")
+    };
     assert!(matches!(request.command, Command::TooLarge { forget: true, .. }));
     assert_eq!((used, request.skip), (19, 2_000_002));
     let Parsed::Request(request, _) = parse(b"ms a 2000000 ME\r\n", 1 << 20) else { panic!("no request") };
     assert!(matches!((request.command, request.skip), (Command::TooLarge { .. }, 2_000_002)));
     // As memcached counts: 48 bytes of its own, 8 of a number, a key of one byte and its end, two of the value's end.
     let most = (1 << 20) - 60;
-    let fits = |len: usize| !matches!(parse(format!("set a 0 0 {len}\r\n").as_bytes(), 1 << 20), Parsed::Request(..));
+    let fits = |len: usize| {
+        !matches!(parse(format!("set a 0 0 {len}\r\n").as_bytes(), 1 << 20), Parsed::Request(..))
+    };
     assert!(fits(most) && !fits(most + 1));
 }

@@ -210,7 +210,11 @@ impl ServerLane {
     ///
     /// # Errors
     /// The listener cannot accept.
-    pub async fn serve(&self, listener: TcpListener, mut each: impl FnMut(&TcpStream) + Send) -> Result<(), SocketError> {
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        mut each: impl FnMut(&TcpStream) + Send,
+    ) -> Result<(), SocketError> {
         let lane = &self.lane;
         let mut accepting = lane.at.accepting(listener);
         while let Some(stream) = accepting.next().await? {

@@ -76,7 +76,18 @@ impl Shard {
         mail: Mailboxes<Mail>,
     ) -> Self {
         let ways = (0..lanes).map(|_| Way::default()).collect();
-        Self { store, hash, index, held: 0, share, mail, ways, desks: Vec::new(), free: Vec::new(), visits: 0 }
+        Self {
+            store,
+            hash,
+            index,
+            held: 0,
+            share,
+            mail,
+            ways,
+            desks: Vec::new(),
+            free: Vec::new(),
+            visits: 0,
+        }
     }
 
     pub(crate) fn lanes(&self) -> usize {

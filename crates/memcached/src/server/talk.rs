@@ -64,7 +64,13 @@ impl Talk {
 
     /// Takes requests from the front of `bytes` and answers them, until it needs more bytes, there is no room for more answers, or other lanes have
     /// to answer. Returns the bytes that were used.
-    pub(crate) fn input(&mut self, shard: &mut Shard, about: &impl Fn() -> About, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+    pub(crate) fn input(
+        &mut self,
+        shard: &mut Shard,
+        about: &impl Fn() -> About,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> usize {
         let (most, item_max) = (shard.allowance(), shard.store.limits().item);
         let mut at = 0;
         self.want = 0;
@@ -160,7 +166,9 @@ impl Talk {
                 let hash = command.key().map(|key| shard.hash.of(key));
                 let lane = hash.map_or(shard.index, |hash| KeyHash::lane(hash, shard.lanes()));
                 if lane == shard.index {
-                    self.here(shard, out, |shard, out| answer(&mut shard.store, hash.unwrap_or(0), request, out));
+                    self.here(shard, out, |shard, out| {
+                        answer(&mut shard.store, hash.unwrap_or(0), request, out)
+                    });
                 } else {
                     self.way(shard).there(lane, bytes.len(), |parcel| parcel.ask_request(bytes));
                 }
@@ -227,7 +235,8 @@ impl Talk {
                 shard.store.forget(hash, key);
             } else {
                 let ask = [b"delete ", &key[..], b" noreply\r\n"].concat();
-                self.way(shard).there(KeyHash::lane(hash, shard.lanes()), ask.len(), |parcel| parcel.ask_request(&ask));
+                self.way(shard)
+                    .there(KeyHash::lane(hash, shard.lanes()), ask.len(), |parcel| parcel.ask_request(&ask));
             }
         }
         if !request.quiet {

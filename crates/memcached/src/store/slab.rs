@@ -220,7 +220,8 @@ impl Slab {
         let id = page.free;
         let meta = &mut page.meta[place_of(id)];
         page.free = meta.chain;
-        *meta = Meta { state: State::Taken, chain: NONE, prev: NONE, next: NONE, more: NONE, ..Meta::default() };
+        *meta =
+            Meta { state: State::Taken, chain: NONE, prev: NONE, next: NONE, more: NONE, ..Meta::default() };
         page.used += 1;
         let full = page.free == NONE;
         self.classes[class].used += 1;
@@ -244,7 +245,8 @@ impl Slab {
         if was_full {
             self.join_partial(number);
         }
-        let alone = self.pages[number as usize].prev == NO_PAGE && self.pages[number as usize].next == NO_PAGE;
+        let alone =
+            self.pages[number as usize].prev == NO_PAGE && self.pages[number as usize].next == NO_PAGE;
         if empty && !alone {
             self.release(number);
         }

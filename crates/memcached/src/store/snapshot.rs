@@ -36,7 +36,8 @@ impl Store {
     /// What it counts now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let age = |id| if id == NONE { 0 } else { u64::from(self.now.saturating_sub(self.slab.meta(id).time)) };
+        let age =
+            |id| if id == NONE { 0 } else { u64::from(self.now.saturating_sub(self.slab.meta(id).time)) };
         let view = |(n, class): (usize, &super::slab::Class)| ClassView {
             counts: self.classes[n],
             size: class.size as u64,

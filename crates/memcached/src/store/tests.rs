@@ -88,7 +88,11 @@ fn memory_stays_below_its_limit_whatever_is_stored() {
     kit.store.flush(0);
     assert_eq!(kit.store.sweep(usize::MAX >> 1) as u64, counted);
     assert_eq!((kit.store.counts().curr_items, kit.store.counts().bytes), (0, 0));
-    assert_eq!(kit.store.slab.classes().iter().map(|class| class.used).sum::<u32>(), 0, "every chunk came back");
+    assert_eq!(
+        kit.store.slab.classes().iter().map(|class| class.used).sum::<u32>(),
+        0,
+        "every chunk came back"
+    );
 }
 
 #[test]

@@ -284,7 +284,8 @@ impl Store {
         let mut key = [0; super::KEY];
         let key = &mut key[..usize::from(meta.key_len)];
         key.copy_from_slice(self.key(item));
-        let made = New { hash, key, flags: meta.flags, expires: meta.expires, marks: meta.marks & BINARY_KEY };
+        let made =
+            New { hash, key, flags: meta.flags, expires: meta.expires, marks: meta.marks & BINARY_KEY };
         match self.store(&made, digits, Some(item.0)) {
             Outcome::Stored(_) => match self.find(hash, key) {
                 Some(item) => Delta::Number(new, item),

@@ -50,7 +50,9 @@ fn said(port: u16, bytes: &[u8]) -> (Vec<u8>, bool) {
             Ok(0) => return (said, true),
             Ok(n) => said.extend_from_slice(&buffer[..n]),
             Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => return (said, true),
-            Err(e) => panic!("{e}: {:?} after {:?}", String::from_utf8_lossy(&said), String::from_utf8_lossy(bytes)),
+            Err(e) => {
+                panic!("{e}: {:?} after {:?}", String::from_utf8_lossy(&said), String::from_utf8_lossy(bytes))
+            }
         }
         if said.ends_with(MARKED) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -94,8 +96,11 @@ fn answers_are_those_of_memcached() {
                     if theirs == ours {
                         break;
                     }
-                    let text = |(bytes, ended): &(Vec<u8>, bool)| format!("{:?}, ended {ended}", String::from_utf8_lossy(bytes));
-                    let same_but_numbers = digits_apart(&theirs.0) == digits_apart(&ours.0) && theirs.1 == ours.1;
+                    let text = |(bytes, ended): &(Vec<u8>, bool)| {
+                        format!("{:?}, ended {ended}", String::from_utf8_lossy(bytes))
+                    };
+                    let same_but_numbers =
+                        digits_apart(&theirs.0) == digits_apart(&ours.0) && theirs.1 == ours.1;
                     assert!(
                         same_but_numbers && Instant::now() < until,
                         "{lanes} lanes, {:?}:\n memcached {}\n flowlane  {}",

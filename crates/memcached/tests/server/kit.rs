@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use flowlane::stats::{Report, ServiceFigures};
 use flowlane::{
-    BucketMap, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream, Toeplitz,
-    UdpFields, current,
+    BucketMap, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime, TcpListener,
+    TcpStream, Toeplitz, UdpFields, current,
 };
 use flowlane_memcached::server::{Options, Server};
 
@@ -24,7 +24,12 @@ fn rss(lanes: usize) -> (Arc<Rss>, usize) {
     (Arc::new(Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), config, table, map)), workers)
 }
 
-fn serving(server: &Server, bind: Option<Ipv4Addr>, port: u16, say: mpsc::Sender<()>) -> impl Fn() -> Served + Send + Sync + use<> {
+fn serving(
+    server: &Server,
+    bind: Option<Ipv4Addr>,
+    port: u16,
+    say: mpsc::Sender<()>,
+) -> impl Fn() -> Served + Send + Sync + use<> {
     let server = server.clone();
     move || {
         let (server, say) = (server.clone(), say.clone());
@@ -41,7 +46,11 @@ fn serving(server: &Server, bind: Option<Ipv4Addr>, port: u16, say: mpsc::Sender
 type Served = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs `body` in a lane of a host beside the server, which has so many lanes; its result, and what the server counted.
-pub(crate) fn beside<R, F>(options: Options, lanes: usize, body: impl FnOnce() -> F + Send + 'static) -> (R, Report)
+pub(crate) fn beside<R, F>(
+    options: Options,
+    lanes: usize,
+    body: impl FnOnce() -> F + Send + 'static,
+) -> (R, Report)
 where
     R: Send + 'static,
     F: Future<Output = R> + Send + 'static,

@@ -19,9 +19,18 @@ fn answers_come_in_the_order_of_the_questions() {
             client.says(&format!("get{keys}\r\n"), &format!("{values}END\r\n")).await;
             let (mut asked, mut expected) = (String::new(), String::new());
             for n in 0..300 {
-                asked += &format!("incr key{n} 1\r\nget key{n} none key{}\r\nnonsense\r\nmg key{n} v q\r\nmg none v q\r\n", n + 1);
+                asked += &format!(
+                    "incr key{n} 1\r\nget key{n} none key{}\r\nnonsense\r\nmg key{n} v q\r\nmg none v q\r\n",
+                    n + 1
+                );
                 let value = format!("{:<4}", n + 1);
-                expected += &format!("{}\r\nVALUE key{n} {n} 4\r\n{value}\r\nVALUE key{} {} 4\r\n{:04}\r\nEND\r\n", n + 1, n + 1, n + 1, n + 1);
+                expected += &format!(
+                    "{}\r\nVALUE key{n} {n} 4\r\n{value}\r\nVALUE key{} {} 4\r\n{:04}\r\nEND\r\n",
+                    n + 1,
+                    n + 1,
+                    n + 1,
+                    n + 1
+                );
                 expected += &format!("ERROR\r\nVA 4\r\n{value}\r\n");
             }
             client.says(&(asked + "mn\r\n"), &(expected + "MN\r\n")).await;
@@ -54,7 +63,9 @@ fn what_concerns_all_lanes() {
         assert!(rest.ends_with("END\r\nVALUE key1 0 1\r\nx\r\nVALUE key2 0 1\r\nx\r\nEND\r\n"), "{rest}");
         let mut client = Client::connect().await;
         let keys: String = (0..100).map(|n| format!(" key{n}")).collect();
-        client.says(&format!("flush_all\r\nget{keys}\r\nflush_all noreply\r\nmn\r\n"), "OK\r\nEND\r\nMN\r\n").await;
+        client
+            .says(&format!("flush_all\r\nget{keys}\r\nflush_all noreply\r\nmn\r\n"), "OK\r\nEND\r\nMN\r\n")
+            .await;
     });
     assert_eq!(figure(&report, "cmd-flush"), 8, "each lane flushed twice");
 }
@@ -76,7 +87,9 @@ fn large_values_and_more_answers_than_there_is_room_for() {
         }
         // Twice over, so that one request has 14 MB of answers.
         let keys: String = (0..48).map(|n| format!(" key{}", n % 24)).collect();
-        let expected: String = (0..48).map(|n| format!("VALUE key{} 0 300000\r\n{}\r\n", n % 24, large(n % 24, 300_000))).collect();
+        let expected: String = (0..48)
+            .map(|n| format!("VALUE key{} 0 300000\r\n{}\r\n", n % 24, large(n % 24, 300_000)))
+            .collect();
         client.says(&format!("get{keys}\r\nmn\r\n"), &(expected + "END\r\nMN\r\n")).await;
     });
     assert_eq!(figure(&report, "get-hits"), 48);

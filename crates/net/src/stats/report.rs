@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use flowlane_stack::stats::{Figures, Histogram, LaneStats};
 
 use super::{
-    CardReport, LaneReport, QueueReport, RebalanceCounts, RelayCounts, ServiceFigures, SteeringStats, WatchdogReport,
-    WorkerReport,
+    CardReport, LaneReport, QueueReport, RebalanceCounts, RelayCounts, ServiceFigures, SteeringStats,
+    WatchdogReport, WorkerReport,
 };
 use crate::error::Failed;
 use crate::kernel::KernelStats;

@@ -102,7 +102,10 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
         workers: plan.workers,
     };
     let server = Server::new(options, lanes).with_context(|| {
-        format!("--memory, --max-item-size, --max-buffers: {} MiB in {lanes} lanes (see --workers, --buckets)", a.memory >> 20)
+        format!(
+            "--memory, --max-item-size, --max-buffers: {} MiB in {lanes} lanes (see --workers, --buckets)",
+            a.memory >> 20
+        )
     })?;
     let json = plan.json;
     Ok((plan, Memcached { server, json, before: Vec::new() }))
