@@ -137,18 +137,17 @@ fn general(all: &Snapshot, about: &About, out: &mut String) {
 
 fn items(all: &Snapshot, out: &mut String) {
     for (n, class) in all.classes.iter().enumerate() {
-        let [probation, protected] = class.items;
-        if probation + protected == 0 {
+        if class.items == 0 {
             continue;
         }
         let mut stat = |name: &str, value: u64| stat(out, &format!("items:{}:{name}", n + 1), value);
-        stat("number", probation + protected);
+        stat("number", class.items);
         stat("number_hot", 0);
-        stat("number_warm", protected);
-        stat("number_cold", probation);
+        stat("number_warm", 0);
+        stat("number_cold", class.items);
         stat("age_hot", 0);
-        stat("age_warm", class.ages[1]);
-        stat("age", class.ages[0]);
+        stat("age_warm", 0);
+        stat("age", class.age);
         stat("mem_requested", class.counts.requested);
         stat("evicted", class.counts.evicted);
         stat("evicted_nonzero", class.counts.evicted_nonzero);
@@ -209,7 +208,7 @@ fn settings(about: &About, out: &mut String) {
     stat(out, "slab_chunk_max", 16 << 10);
     stat(out, "flush_enabled", "yes");
     stat(out, "hash_algorithm", "siphash13");
-    stat(out, "lru_segmented", "yes");
+    stat(out, "lru_segmented", "no");
     stat(out, "idle_timeout", about.idle);
     stat(out, "ssl_enabled", "no");
 }

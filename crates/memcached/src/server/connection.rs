@@ -86,7 +86,8 @@ impl Connection {
         // Never polled outside a lane.
         let Ok(now) = flowlane::now() else { return Poll::Ready(()) };
         let polled = SCRATCH.with_borrow_mut(|scratch| self.rounds(cx, now, scratch));
-        let held = self.unread.capacity() + self.kept.capacity() + self.talk.bytes();
+        let unread = self.unread.capacity().max(self.talk.reserved());
+        let held = unread + self.kept.capacity() + self.talk.bytes();
         let (moved, before) = (std::mem::take(&mut self.moved), std::mem::replace(&mut self.held, held));
         if moved != [0; 2] || held != before || polled.is_ready() {
             let _ = self.lane.own.with(|shard| {

@@ -52,7 +52,9 @@ pub use options::{LEAST_MEMORY, Options, OptionsError};
 /// The second of a store's clock at which a runtime's clock began: times before it are past.
 const FIRST: u64 = 62;
 /// How often expired items are looked for, and how many chunks are looked at then.
-const SWEEP: (Duration, usize) = (Duration::from_millis(100), 4096);
+const SWEEP: (Duration, usize) = (Duration::from_millis(250), 8192);
+/// The same where there are no items.
+const NOTHING: Duration = Duration::from_secs(1);
 /// What a client is told that finds too many others.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 
@@ -173,15 +175,18 @@ impl Server {
         };
         let sweeping = lane.clone();
         let sweep = async move {
+            let mut pause = SWEEP.0;
             loop {
-                flowlane::sleep(SWEEP.0).await;
+                flowlane::sleep(pause).await;
                 let second = sweeping.second();
                 let swept = sweeping.own.with(|shard| {
                     shard.store.tick(second);
                     shard.store.sweep(SWEEP.1);
+                    shard.store.counts().curr_items
                 });
-                if swept.is_err() {
-                    return;
+                match swept {
+                    Ok(items) => pause = if items > 0 { SWEEP.0 } else { NOTHING },
+                    Err(_) => return,
                 }
             }
         };

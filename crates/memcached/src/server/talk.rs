@@ -4,7 +4,7 @@ use super::round::Round;
 use super::shard::Shard;
 use crate::answer::stats::{self, About, Kind};
 use crate::answer::{answer, get};
-use crate::protocol::{Command, Parsed, Request, Words, parse};
+use crate::protocol::{Command, GET_LINE, LINE, Parsed, Request, Words, parse};
 use crate::store::KeyHash;
 
 /// Bytes of a request that are waited for without asking whether there is memory for them.
@@ -30,6 +30,8 @@ pub(crate) struct Talk {
     closing: bool,
     /// Bytes that must be there before it is worth looking again.
     want: usize,
+    /// Bytes that were looked at and have no end of line.
+    looked_at: usize,
 }
 
 impl Talk {
@@ -56,6 +58,11 @@ impl Talk {
         self.round.as_deref_mut()
     }
 
+    /// Bytes of the request that is not whole, with those that are still to come if there must be memory for them.
+    pub(crate) fn reserved(&self) -> usize {
+        if self.want > SMALL { self.want } else { 0 }
+    }
+
     /// Bytes of memory that it holds.
     pub(crate) fn bytes(&self) -> usize {
         let get = self.get.as_ref().map_or(0, |get| get.keys.capacity());
@@ -71,6 +78,9 @@ impl Talk {
         bytes: &[u8],
         out: &mut Vec<u8>,
     ) -> usize {
+        if self.has_no_end(bytes) {
+            return 0;
+        }
         let (most, item_max) = (shard.allowance(), shard.store.limits().item);
         let mut at = 0;
         self.want = 0;
@@ -91,6 +101,7 @@ impl Talk {
                 }
                 Parsed::More(want) => {
                     self.want = want;
+                    self.looked_at = if want == rest.len() + 1 { rest.len() } else { 0 };
                     break;
                 }
                 Parsed::TooLong => {
@@ -109,6 +120,17 @@ impl Talk {
             round.send(shard, room);
         }
         at
+    }
+
+    /// Whether these bytes are still a line without an end, of which only what is new is looked at: a long one may come byte by byte.
+    fn has_no_end(&mut self, bytes: &[u8]) -> bool {
+        let known = std::mem::take(&mut self.looked_at);
+        let longer = known > LINE && bytes.len() < GET_LINE;
+        if !longer || bytes.get(known..).is_none_or(|new| new.contains(&b'\n')) {
+            return false;
+        }
+        (self.looked_at, self.want) = (bytes.len(), bytes.len() + 1);
+        true
     }
 
     fn is_full(&self, most: usize, out: &[u8]) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   key ▸ hash ▸ table (chains of items) ▸ chunk: what is known of the item │ key and value
-//!                                            └ order: two queues a size class, by which items leave
+//!                                            └ order: a queue a size class, by which items leave
 //! ```
 //!
 //! No I/O and no clock: the second it is now is an argument ([`Store::tick`]). In steady state nothing is allocated: chunks come from pages, and a value is read
@@ -27,7 +27,7 @@ use std::hash::BuildHasher;
 
 use crate::counts::{ClassCounts, Counts};
 use order::Order;
-use slab::{ACTIVE, FETCHED, Id, Meta, Slab};
+use slab::{ACTIVE, FETCHED, Id, Meta, Slab, State, USED};
 use table::Table;
 
 pub use snapshot::Snapshot;
@@ -274,6 +274,7 @@ impl Store {
     pub fn bump(&mut self, item: Item) {
         let now = self.now;
         let meta = self.slab.meta_mut(item.0);
+        meta.marks |= USED;
         if meta.marks & FETCHED == 0 {
             meta.marks |= FETCHED;
         } else if meta.marks & ACTIVE == 0 {
@@ -323,7 +324,7 @@ impl Store {
         list.clear();
         let (now, below) = (self.now, self.flushed_below);
         self.swept = self.slab.walk(self.swept, most, |id, meta| {
-            let item = matches!(meta.state, slab::State::Probation | slab::State::Protected);
+            let item = meta.state == State::Item;
             if item && (meta.expires != 0 && meta.expires <= now || meta.cas < below) {
                 list.push(id);
             }

@@ -96,8 +96,7 @@ impl Store {
             }
         }
         let oldest = |order: &super::order::Order| {
-            let tails = order.tails().into_iter().filter(|id| *id != NONE);
-            tails.map(|id| (self.now.saturating_sub(self.slab.meta(id).time), id)).max()
+            order.next().map(|id| (self.now.saturating_sub(self.slab.meta(id).time), id))
         };
         let others = self.orders.iter().enumerate().filter(|(n, _)| *n != class);
         let found = others.filter_map(|(n, order)| Some((oldest(order)?, n))).max();
@@ -116,7 +115,7 @@ impl Store {
         if can {
             for id in &list {
                 match self.slab.state(*id) {
-                    State::Probation | State::Protected => self.evict(*id),
+                    State::Item => self.evict(*id),
                     State::More => {
                         let owner = self.slab.meta(*id).prev;
                         self.evict(owner);
@@ -188,9 +187,8 @@ impl Store {
         if self.room() < SEGMENT_BYTES && !self.slab.shrink() {
             let most = self.slab.classes().iter().enumerate().max_by_key(|(_, class)| class.pages);
             let Some((class, _)) = most else { return };
-            let tail = self.orders[class].tails().into_iter().find(|id| *id != NONE);
-            let Some(tail) = tail else { return };
-            if !self.empty_page(class, tail) || !self.slab.shrink() {
+            let Some(next) = self.orders[class].next() else { return };
+            if !self.empty_page(class, next) || !self.slab.shrink() {
                 return;
             }
         }

@@ -26,10 +26,8 @@ pub(crate) enum State {
     Free,
     /// Taken for an item that is not in the table yet.
     Taken,
-    /// An item, in the first of the two queues of its class.
-    Probation,
-    /// An item, in the second.
-    Protected,
+    /// The first chunk of an item.
+    Item,
     /// A later chunk of an item, whose first is `prev`.
     More,
 }
@@ -63,7 +61,7 @@ pub(crate) struct Meta {
 
 /// It was asked for since it was stored.
 pub(crate) const FETCHED: u8 = 1;
-/// It was asked for again since then, or since it last came to its queue's end.
+/// It was asked for again since then.
 pub(crate) const ACTIVE: u8 = 2;
 /// Meta commands: it is known to be out of date.
 pub(crate) const STALE: u8 = 4;
@@ -71,6 +69,8 @@ pub(crate) const STALE: u8 = 4;
 pub(crate) const TOKEN_SENT: u8 = 8;
 /// The key came in base 64.
 pub(crate) const BINARY_KEY: u8 = 16;
+/// It was asked for since the order last looked at it.
+pub(crate) const USED: u8 = 32;
 
 /// A page: its chunks, and what is known of each.
 #[derive(Debug)]

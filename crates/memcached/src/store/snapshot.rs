@@ -1,7 +1,7 @@
 //! A copy of what a store counts, for answers and views; those of several lanes are added.
 
 use super::Store;
-use super::slab::{NONE, PAGE};
+use super::slab::PAGE;
 use crate::counts::{ClassCounts, Counts};
 use flowlane_sys::figures::Figures;
 
@@ -26,26 +26,24 @@ pub(crate) struct ClassView {
     pub(crate) places: u64,
     pub(crate) pages: u64,
     pub(crate) used: u64,
-    /// Items on probation, and protected.
-    pub(crate) items: [u64; 2],
-    /// Seconds since the item at each queue's end was last used.
-    pub(crate) ages: [u64; 2],
+    pub(crate) items: u64,
+    /// Seconds since the item that came first was last used.
+    pub(crate) age: u64,
 }
 
 impl Store {
     /// What it counts now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let age =
-            |id| if id == NONE { 0 } else { u64::from(self.now.saturating_sub(self.slab.meta(id).time)) };
+        let age = |id| u64::from(self.now.saturating_sub(self.slab.meta(id).time));
         let view = |(n, class): (usize, &super::slab::Class)| ClassView {
             counts: self.classes[n],
             size: class.size as u64,
             places: class.places.into(),
             pages: class.pages.into(),
             used: class.used.into(),
-            items: self.orders[n].lens().map(u64::from),
-            ages: self.orders[n].tails().map(age),
+            items: self.orders[n].len().into(),
+            age: self.orders[n].oldest().map_or(0, age),
         };
         Snapshot {
             counts: self.counts,
@@ -72,10 +70,8 @@ impl Snapshot {
             sum.counts.add(&more.counts);
             sum.pages += more.pages;
             sum.used += more.used;
-            for i in 0..2 {
-                sum.items[i] += more.items[i];
-                sum.ages[i] = sum.ages[i].max(more.ages[i]);
-            }
+            sum.items += more.items;
+            sum.age = sum.age.max(more.age);
         }
     }
 

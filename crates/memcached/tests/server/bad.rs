@@ -102,6 +102,25 @@ fn there_may_be_so_many_connections() {
     assert!(figure(&report, "rejected-connections") >= 50);
 }
 
+/// Memory is set aside for a value when its length is known, not when its bytes come.
+#[test]
+fn half_values_take_no_more_memory_than_there_is() {
+    let options = Options { buffers: 1 << 20, ..Options::default() };
+    let ((), report) = beside(options, 1, || async {
+        let half = Client::connect().await;
+        half.write("set a 0 0 900000\r\nabc").await;
+        let mut client = Client::connect().await;
+        let value = format!("set b 0 0 900000\r\n{}\r\n", "v".repeat(900_000));
+        let refused = "SERVER_ERROR out of memory storing object\r\n";
+        // As soon as the other one is known.
+        while client.line(&value).await != refused {}
+        client.says("get b\r\n", "END\r\n").await;
+        drop(half);
+        while client.line(&value).await != "STORED\r\n" {}
+    });
+    assert!(figure(&report, "store-no-memory") > 0);
+}
+
 impl Client {
     /// Whether this is answered; `false` at the end of the connection.
     async fn rest_or(&mut self, answer: &str) -> bool {

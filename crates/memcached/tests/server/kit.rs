@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane::stats::{Report, ServiceFigures};
 use flowlane::{
-    BucketMap, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime, TcpListener,
-    TcpStream, Toeplitz, UdpFields, current,
+    Bucket, BucketMap, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime, TcpListener,
+    TcpStream, Toeplitz, UdpFields, block_on, current,
 };
 use flowlane_memcached::server::{Options, Server};
 
@@ -45,7 +45,8 @@ fn serving(
 
 type Served = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs `body` in a lane of a host beside the server, which has so many lanes; its result, and what the server counted.
+/// Runs `body` in a lane of a host beside the server, which has so many lanes, while these move between workers; its result, and what the
+/// server counted.
 pub(crate) fn beside<R, F>(
     options: Options,
     lanes: usize,
@@ -76,7 +77,19 @@ where
     let asking = builder.host(asking.interface(on("10.0.0.2/24")));
     builder.pair((asking, 0), (host, 0), PairConfig::default());
     let runtime = builder.start().unwrap();
-    let result = said.recv_timeout(PATIENCE).expect("the client's task panicked, or never ended");
+    let until = Instant::now() + PATIENCE;
+    let mut turn = 0;
+    let result = loop {
+        match said.try_recv() {
+            Ok(result) => break result,
+            Err(mpsc::TryRecvError::Disconnected) => panic!("the client's task panicked"),
+            Err(mpsc::TryRecvError::Empty) => assert!(Instant::now() < until, "the client never ended"),
+        }
+        // Meanwhile the server's lanes go round, with their stores.
+        let (lane, worker) = (turn % lanes, turn / lanes % workers);
+        block_on(runtime.handle().begin_move(host, Bucket(lane as u16), worker).unwrap()).unwrap();
+        turn += 1;
+    };
     (result, runtime.stop())
 }
 
@@ -139,6 +152,18 @@ impl Client {
         self.write(request).await;
         let said = self.exactly(expected.len()).await;
         assert_eq!(String::from_utf8_lossy(&said), expected, "{request:?}");
+    }
+
+    /// Sends a request that is answered with one line; the line.
+    pub(crate) async fn line(&mut self, request: &str) -> String {
+        self.write(request).await;
+        loop {
+            if let Some(end) = self.got.iter().position(|b| *b == b'\n') {
+                let rest = self.got.split_off(end + 1);
+                return String::from_utf8(std::mem::replace(&mut self.got, rest)).unwrap();
+            }
+            assert!(self.more().await, "ended without an answer");
+        }
     }
 
     /// Everything until the peer ends the connection.
