@@ -52,10 +52,10 @@ fn a_start_line_of_memcached() {
         "serve memcached -m 16 -c 50 -t 2 -p {port} -U 0 -l 127.0.0.1 -I 512k --no-pin --json --metrics 0 --interval 50ms"
     );
     let service = Program::ready(flowlane(&line), "memcached on 127.0.0.1");
-    let said = ask(
-        port,
-        "set key 3 0 5\r\nhello\r\nget key\r\nstats\r\nstats settings\r\nset big 0 0 600000\r\nquit\r\n",
-    );
+    let big = format!("set big 0 0 600000\r\n{}\r\n", "b".repeat(600_000));
+    let asked = "set key 3 0 5\r\nhello\r\nget key\r\nstats\r\nstats settings\r\n";
+    let said = ask(port, &format!("{asked}{big}quit\r\n"));
+    assert!(said.ends_with("SERVER_ERROR object too large for cache\r\n"));
     let (first, rest) = said.split_once("END\r\n").unwrap();
     assert_eq!(first, "STORED\r\nVALUE key 3 5\r\nhello\r\n");
     for line in [
@@ -98,11 +98,12 @@ fn its_counters_are_in_the_views() {
         ask(port, "set key 0 0 1\r\nx\r\nget key none\r\nquit\r\n"),
         "STORED\r\nVALUE key 0 1\r\nx\r\nEND\r\n"
     );
-    let shown = flowlane(&format!("stat -s {}", control.display())).output().unwrap();
+    let shown = flowlane(&format!("stat -s -p memcached --control {}", control.display())).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
-    let group = shown.split_once("memcached").expect("no group memcached").1;
-    for figure in ["get-hits", "get-misses", "curr-items"] {
-        assert!(group.contains(figure), "{shown}");
+    for line in
+        ["1 keys asked for and found", "1 keys asked for and not found", "1 items", "1 values to store"]
+    {
+        assert!(shown.contains(&format!("\t{line}\n")), "{line}: {shown}");
     }
     drop(service.interrupt());
 }
