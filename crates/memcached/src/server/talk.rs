@@ -189,7 +189,7 @@ impl Talk {
                 let lane = hash.map_or(shard.index, |hash| KeyHash::lane(hash, shard.lanes()));
                 if lane == shard.index {
                     self.here(shard, out, |shard, out| {
-                        answer(&mut shard.store, hash.unwrap_or(0), request, out)
+                        answer(&mut shard.store, hash.unwrap_or(0), request, out);
                     });
                 } else {
                     self.way(shard).there(lane, bytes.len(), |parcel| parcel.ask_request(bytes));
