@@ -3,13 +3,9 @@
 use super::line;
 use crate::number;
 use crate::protocol::{Meta, encode};
-use crate::store::{Delta, Item, Mode, Outcome, Put, Store};
+use crate::store::{BINARY_KEY, Delta, FETCHED, Item, Mode, Outcome, Put, STALE, Store, TOKEN_SENT};
 
 const END: &[u8] = b"\r\n";
-const STALE: u8 = 4;
-const TOKEN_SENT: u8 = 8;
-const FETCHED: u8 = 1;
-const BINARY_KEY: u8 = 16;
 
 /// ` kKEY`, in base 64 with ` b` behind it if it came so.
 fn key(out: &mut Vec<u8>, key: &[u8], binary: bool) {

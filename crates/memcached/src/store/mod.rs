@@ -27,9 +27,10 @@ use std::hash::BuildHasher;
 
 use crate::counts::{ClassCounts, Counts};
 use order::Order;
-use slab::{ACTIVE, FETCHED, Id, Meta, Slab, State, USED};
+use slab::{ACTIVE, Id, Meta, Slab, State, USED};
 use table::Table;
 
+pub(crate) use slab::{BINARY_KEY, FETCHED, STALE, TOKEN_SENT};
 pub use snapshot::Snapshot;
 pub use write::{Delta, Mode, Outcome, Put};
 
