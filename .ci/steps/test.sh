@@ -7,7 +7,7 @@ witnesses() {
     have_packages ip=iproute2 ethtool=ethtool || true
     have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
     have_packages chromium=chromium chromedriver=chromium-driver || true
-    RUNLEVEL=1 have_packages nginx=nginx haproxy=haproxy nfcapd=nfdump promtool=prometheus || true
+    RUNLEVEL=1 have_packages nginx=nginx haproxy=haproxy nfcapd=nfdump promtool=prometheus memcached=memcached memccapable=libmemcached-tools || true
     [ "${CI-}" = true ] || return 0
     if ! "$pyarrow/bin/python" -c 'import pyarrow' 2>/dev/null; then
         have_packages python3=python3 /usr/share/doc/python3-venv=python3-venv || true

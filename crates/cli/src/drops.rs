@@ -89,6 +89,7 @@ mod tests {
             counts: Default::default(),
             kernel: Some(kernel),
             relay: None,
+            services: Vec::new(),
             failure: None,
             sockets: Vec::new(),
             tcp: Default::default(),

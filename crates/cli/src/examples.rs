@@ -72,6 +72,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane serve http --link af-xdp:eth0 --addr 192.0.2.10/24",
     ),
     (
+        &["serve", "memcached"],
+        "  One core, 1 GiB, on 127.0.0.1, as 'memcached -m 1024 -t 1 -l 127.0.0.1' would:
+    flowlane serve memcached -m 1024 -t 1 -l 127.0.0.1
+  On an address of its own beside the kernel's stack (root):
+    flowlane serve memcached --link af-xdp:eth0 --addr 192.0.2.10/24",
+    ),
+    (
         &["serve", "udp-echo"],
         "  On ordinary sockets:
     flowlane serve udp-echo --link kernel --port 7000

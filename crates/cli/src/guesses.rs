@@ -1,5 +1,5 @@
 //! Options that people know from other load generators (wrk, hey, oha, ab, k6): the answer names ours. And options of `load` whose value may
-//! be left out: the target behind one is no value.
+//! be left out: the target behind one is no value. And options of memcached that its namesake here does not have.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,6 +7,14 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What to say besides the error about the arguments of a command line, if `load http` has the option by another name.
 pub(crate) fn answer(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    if arguments.iter().any(|a| a == "memcached") {
+        return match (error.kind(), error.get(ContextKind::InvalidArg)) {
+            (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => {
+                memcached(option).map(str::to_owned)
+            }
+            _ => None,
+        };
+    }
     if !arguments.iter().any(|a| a == "load") {
         return None;
     }
@@ -58,6 +66,24 @@ fn is_target(text: &OsStr) -> bool {
     let port = text.rsplit_once(':').map_or("", |(_, port)| port);
     text.contains("://")
         || !text.contains('/') && !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Options of memcached that `serve memcached` does not have.
+fn memcached(option: &str) -> Option<&'static str> {
+    Some(match option.split('=').next().unwrap_or_default() {
+        "-u" => "privileges are given up by themselves: leave -u out",
+        "-s" | "--unix-socket" => "unix sockets are not served",
+        "-o" | "--extended" => "of memcached's -o there is --idle-timeout TIME",
+        "-Z" | "--enable-ssl" => "TLS is not served",
+        "-N" | "--napi-ids" => "kernel sockets are steered by --link kernel:NAME and --steer",
+        "-P" | "--pidfile" => "it does not go into the background: leave -P out",
+        "-v" | "-vv" => "the log is RUST_LOG=flowlane=debug",
+        "--memory-limit" => "the memory is --memory MIB, or -m",
+        "--conn-limit" => "the most connections are --max-connections N, or -c",
+        "--listen" => "the address is --addr ADDR, or -l",
+        "--threads" => "threads are --workers N, or -t",
+        _ => return None,
+    })
 }
 
 fn ours(option: &str) -> Option<&'static str> {
@@ -112,6 +138,20 @@ mod tests {
             let all = with_targets_apart(line.split(' ').map(OsString::from));
             crate::command().try_get_matches_from(all).unwrap();
         }
+    }
+
+    #[test]
+    fn an_option_of_memcached_is_answered() {
+        for (option, words) in [
+            ("-u memcache", "privileges"),
+            ("-s /run/m.sock", "unix"),
+            ("--threads=4", "--workers"),
+            ("-v", "RUST_LOG"),
+        ] {
+            let said = asked(&format!("flowlane serve memcached {option}"));
+            assert!(said.is_some_and(|said| said.contains(words)), "{option}");
+        }
+        assert_eq!(asked("flowlane serve memcached --bogus"), None);
     }
 
     #[test]

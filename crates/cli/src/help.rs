@@ -79,6 +79,21 @@ const BRIEF: &[Brief] = &[
         ],
     ),
     (
+        &["serve", "memcached"],
+        &[
+            PORT,
+            ("memory", "Memory for items, in MiB"),
+            ("max_connections", "Most connections"),
+            ("max_item_size", "Largest item: 1m"),
+            ("idle_timeout", "Close idle connections after this"),
+            LINK,
+            ADDR,
+            WORKERS,
+            CONTROL,
+            METRICS,
+        ],
+    ),
+    (
         &["serve", "relay"],
         &[
             PORT,

@@ -60,7 +60,7 @@
 //! | `runtime` | builder, handle, worker: its loop is where a packet goes from a link to its lane and back |
 //! | [`relay`] | joins connections of clients and targets |
 //! | [`service`], `mailbox` | kits made of tasks and sockets |
-//! | `udp`, `tcp`; `task` | sockets; tasks and sleeping |
+//! | `udp`, `tcp`; `task`; [`own`] | sockets; tasks and sleeping; values that a lane owns |
 //! | `context` | what sockets and tasks have of their worker: the lane lent to its thread, the way to a lane elsewhere, the tasks that are ready |
 //! | `shared` | what the threads of a runtime share: messages, who has which lane, moves |
 //! | `lane` | a lane of the crate `flowlane-stack` with what moves with it |
@@ -93,6 +93,7 @@ mod lane;
 pub mod link;
 mod mailbox;
 pub mod metrics;
+pub mod own;
 pub mod poll_loop;
 pub mod rebalance;
 pub mod relay;

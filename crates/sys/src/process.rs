@@ -66,14 +66,20 @@ pub fn system_call(number: i64) -> Option<&'static str> {
 /// Microseconds of processor time that this process has used, in user and kernel mode.
 #[must_use]
 pub fn own_time() -> u64 {
+    own_times().iter().sum()
+}
+
+/// As [`own_time`], user mode and kernel mode apart.
+#[must_use]
+pub fn own_times() -> [u64; 2] {
     // SAFETY: `rusage` is plain data for which all zeros is a value; the call writes its size.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         if libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) != 0 {
-            return 0;
+            return [0; 2];
         }
         let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
-        micros(usage.ru_utime) + micros(usage.ru_stime)
+        [micros(usage.ru_utime), micros(usage.ru_stime)]
     }
 }
 

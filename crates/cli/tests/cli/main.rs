@@ -36,6 +36,7 @@ mod rss;
 mod schema;
 mod serve;
 mod serve_http;
+mod serve_memcached;
 mod shape;
 mod sharing;
 mod stat;

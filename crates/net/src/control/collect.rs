@@ -72,6 +72,10 @@ fn stats(hosts: &[HostInfo], report: &Report) -> StatsView {
             let targets = relay.targets.iter();
             protocols.extend(targets.map(|(name, stats)| (format!("relay {name}"), by_name(stats))));
         }
+        for service in report.services(h) {
+            let figures = service.figures.iter().map(|figure| (figure.name.to_owned(), figure.value));
+            protocols.insert(service.name.to_owned(), figures.collect());
+        }
         StatsHost { host: info.name.clone(), protocols }
     };
     StatsView { version: VERSION, hosts: hosts.iter().enumerate().map(host).collect() }

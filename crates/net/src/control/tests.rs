@@ -50,6 +50,7 @@ fn lane(next: &mut Next, host: usize, bucket: u16, worker: usize) -> LaneReport 
         counts: next.group(),
         kernel: None,
         relay: None,
+        services: Vec::new(),
         failure: None,
         sockets: Vec::new(),
         tcp: Default::default(),

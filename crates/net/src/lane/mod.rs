@@ -2,6 +2,7 @@
 //!
 //! Everything here is a value and knows nothing of the worker that holds it.
 
+mod owned;
 mod report;
 mod sleepers;
 mod under_way;
@@ -28,6 +29,9 @@ use crate::flow_records::FlowRecords;
 use crate::kernel::{KernelLane, SocketId};
 use crate::link::Groups;
 use crate::stats::RelayCounts;
+
+pub use owned::Owned;
+pub(crate) use owned::Place;
 
 /// Names a lane of a runtime for ever. Two runtimes in one process share no identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -117,6 +121,8 @@ pub(crate) struct LaneSlot {
     pub(crate) ending: bool,
     /// What tasks had it keep until its end.
     pub(crate) kept: Vec<Kept>,
+    /// Values that its tasks use.
+    pub(crate) owned: Vec<Place>,
     /// Tasks that were ready when the lane was parked for a move.
     pub(crate) parked: Vec<Ready>,
     /// While it is on its way from one worker to another.
@@ -146,6 +152,7 @@ impl LaneSlot {
             failure: None,
             ending: false,
             kept: Vec::new(),
+            owned: Vec::new(),
             parked: Vec::new(),
             under_way: None,
             shortage: Shortage::default(),

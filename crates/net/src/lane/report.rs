@@ -1,7 +1,7 @@
 //! A lane's report: copies of its counters.
 
 use super::LaneSlot;
-use crate::stats::{CONNECTIONS_LOOKED_AT, LaneCounts, LaneReport, SOCKETS_SHOWN};
+use crate::stats::{CONNECTIONS_LOOKED_AT, LaneCounts, LaneReport, SOCKETS_SHOWN, ServiceFigures};
 
 impl LaneSlot {
     /// What was counted for it so far, at this worker; with a list of its sockets, if that is wanted.
@@ -43,6 +43,7 @@ impl LaneSlot {
             stats,
             kernel: self.kernel.as_ref().map(|k| k.stats),
             relay: self.relay.clone(),
+            services: self.services(),
             counts: LaneCounts {
                 aligned,
                 redirected,
@@ -59,5 +60,18 @@ impl LaneSlot {
             tcp,
             kernel_sockets,
         }
+    }
+
+    /// The figures of the values that it owns.
+    fn services(&self) -> Vec<ServiceFigures> {
+        let mut services = Vec::new();
+        for owned in self.owned.iter().filter_map(|place| place.0.as_deref()) {
+            let mut figures = Vec::new();
+            owned.figures(&mut |figure| figures.push(figure));
+            if !figures.is_empty() {
+                services.push(ServiceFigures { name: owned.name(), figures });
+            }
+        }
+        services
     }
 }

@@ -196,6 +196,9 @@ fn of_host(list: &mut List, now: &Snapshot, h: usize, name: &str) {
             list.group("relay_target", &labels, stats);
         }
     }
+    for service in now.report.services(h) {
+        service.figures.iter().for_each(|figure| list.figure(service.name, &labels, figure));
+    }
     for dropped in drops::of_host(&now.report, h) {
         drop(list, name, &dropped);
     }

@@ -8,7 +8,7 @@ use flowlane_stack::udp::SocketInfo;
 use flowlane_sys::figures;
 use serde::{Deserialize, Serialize};
 
-use super::RelayCounts;
+use super::{RelayCounts, ServiceFigures};
 use crate::error::Failed;
 use crate::kernel::{KernelSockets, KernelStats};
 
@@ -50,6 +50,8 @@ pub struct LaneReport {
     pub kernel: Option<KernelStats>,
     /// Counters of a relay, in a lane that is one.
     pub relay: Option<Box<RelayCounts>>,
+    /// Figures of the values that the lane owns.
+    pub services: Vec<ServiceFigures>,
     /// How the lane's first task failed, if it did: the lane no longer serves.
     pub failure: Option<Failed>,
     /// Its UDP sockets, at most [`SOCKETS_SHOWN`]; none in a report of [`Handle::counters`](crate::Handle::counters).

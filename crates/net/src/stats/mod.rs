@@ -13,6 +13,7 @@
 //! | `steering.rs` | how frames arrived |
 //! | `card.rs` | a card whose table can be changed; lanes that were moved because of their load |
 //! | `relay.rs` | a relay and its targets |
+//! | `service.rs` | a service above the runtime, which declares them itself |
 //! | `watched.rs` | long tasks, stalls, events of the processor |
 //!
 //! A [`Report`] has all of them. It is collected on request by messages to the workers, each of which copies its own plain counters. Between
@@ -22,6 +23,7 @@ mod card;
 mod lane;
 mod relay;
 mod report;
+mod service;
 mod steering;
 mod watched;
 mod worker;
@@ -30,6 +32,7 @@ pub use self::card::{CardCounts, CardReport, RebalanceCounts, Strayed};
 pub use self::lane::{CONNECTIONS_LOOKED_AT, LaneCounts, LaneReport, LaneTop, SOCKETS_SHOWN};
 pub use self::relay::{RelayCounts, RelayStats, TargetStats};
 pub use self::report::{CounterMap, Report, counter_groups};
+pub use self::service::ServiceFigures;
 pub use self::steering::{Misdirected, QueueArrivals, SteeringStats};
 pub use self::watched::{Derived, LongTask, LongTasks, PerfReport, Stall, StallCounts, WatchdogReport};
 pub use self::worker::{Meeting, NetisrStats, PoolCounts, QueueReport, StepTimes, Turns, WorkerReport};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use flowlane_stack::stats::{Figures, Histogram, LaneStats};
 
 use super::{
-    CardReport, LaneReport, QueueReport, RebalanceCounts, RelayCounts, SteeringStats, WatchdogReport,
-    WorkerReport,
+    CardReport, LaneReport, QueueReport, RebalanceCounts, RelayCounts, ServiceFigures, SteeringStats,
+    WatchdogReport, WorkerReport,
 };
 use crate::error::Failed;
 use crate::kernel::KernelStats;
@@ -93,6 +93,19 @@ impl Report {
             total.get_or_insert_default().add(counts);
         }
         total
+    }
+
+    /// The figures of values that a host's lanes own, summed by name.
+    #[must_use]
+    pub fn services(&self, host: usize) -> Vec<ServiceFigures> {
+        let mut all: Vec<ServiceFigures> = Vec::new();
+        for one in self.lanes(host).iter().flat_map(|l| &l.services) {
+            match all.iter_mut().find(|sum| sum.name == one.name) {
+                Some(sum) => sum.add(one),
+                None => all.push(one.clone()),
+            }
+        }
+        all
     }
 
     /// Samples of TCP's round-trip times in a host's lanes.

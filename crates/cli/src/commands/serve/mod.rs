@@ -1,4 +1,4 @@
-//! `flowlane serve`: echo, discard, source and web servers and a relay, on links of ours or on kernel sockets.
+//! `flowlane serve`: echo, discard, source and web servers, a cache and a relay, on links of ours or on kernel sockets.
 //!
 //! Arguments are checked and become a plan ([`plan`]). Then links are opened, privileges given up and workers started. After that this
 //! thread waits for signals and the clock, and prints:
@@ -7,10 +7,11 @@
 //!   ^C, SIGTERM, SIGHUP   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
 //! ```
 //!
-//! The services ([`udp`], [`tcp`], [`http`], [`relay`]) are a dozen lines in each lane, and share nothing.
+//! The services ([`udp`], [`tcp`], [`http`], [`memcached`], [`relay`]) are a dozen lines in each lane, and share nothing.
 
 mod flows;
 mod http;
+mod memcached;
 mod plan;
 mod relay;
 mod show;
@@ -29,6 +30,7 @@ use flowlane::watchdog::Watchdog;
 use flowlane::{BindError, Handle, Host, ListenError, Runtime, SocketError};
 use flows::Flows;
 use http::Http;
+use memcached::Memcached;
 use plan::{FromKernel, Plan};
 use relay::Relaying;
 use rustix::io::Errno;
@@ -55,6 +57,8 @@ pub(crate) enum Serve {
     TcpSource(plan::SourceArguments),
     /// Serve HTTP/1.1, HTTP/2 and HTTPS: test endpoints and a directory of files.
     Http(Box<http::HttpArguments>),
+    /// Keep values in memory, as memcached does: its text and meta protocol, one store for each lane.
+    Memcached(Box<memcached::MemcachedArguments>),
     /// Join each connection, or each flow of UDP (--udp), to one of several targets: a TCP proxy.
     Relay(Box<relay::RelayArguments>),
 }
@@ -69,6 +73,7 @@ enum Service {
     /// Bytes of one write, and of all writes to a connection.
     TcpSource(usize, Option<u64>),
     Http,
+    Memcached,
     Relay,
     RelayUdp,
 }
@@ -82,12 +87,13 @@ impl Service {
             Self::TcpDiscard => "tcp-discard",
             Self::TcpSource(..) => "tcp-source",
             Self::Http => "http",
+            Self::Memcached => "memcached",
             Self::Relay | Self::RelayUdp => "relay",
         }
     }
 
     fn is_tcp(self) -> bool {
-        matches!(self, Self::TcpEcho | Self::TcpDiscard | Self::TcpSource(..) | Self::Http | Self::Relay)
+        !matches!(self, Self::UdpEcho | Self::UdpDiscard | Self::RelayUdp)
     }
 }
 
@@ -103,6 +109,10 @@ impl Serve {
                 let (plan, http) = http::plan(*arguments)?;
                 return serve(&plan, Own::Http(Box::new(http)));
             }
+            Self::Memcached(arguments) => {
+                let (plan, memcached) = memcached::plan(*arguments)?;
+                return serve(&plan, Own::Memcached(memcached));
+            }
             Self::Relay(arguments) => {
                 let (plan, relay) = relay::plan(*arguments)?;
                 return serve(&plan, Own::Relay(relay));
@@ -116,6 +126,7 @@ impl Serve {
 enum Own {
     Nothing,
     Http(Box<Http>),
+    Memcached(Memcached),
     Relay(Relaying),
 }
 
@@ -123,6 +134,7 @@ impl Own {
     fn host(&self, plan: &Plan, flows: Option<Flows>, events: mpsc::Sender<Event>) -> Host {
         match self {
             Self::Http(http) => http.host(plan, flows, events),
+            Self::Memcached(memcached) => memcached.host(plan, flows, events),
             Self::Relay(relay) => relay.host(plan, flows, events),
             Self::Nothing if plan.service.is_tcp() => tcp::host(plan, flows, events),
             Self::Nothing => udp::host(plan, flows, events),
@@ -134,6 +146,7 @@ impl Own {
         match self {
             Self::Nothing => {}
             Self::Http(http) => http.stop(grace),
+            Self::Memcached(memcached) => memcached.stop(grace),
             Self::Relay(relay) => relay.stop(grace),
         }
     }
@@ -142,6 +155,7 @@ impl Own {
         match self {
             Self::Nothing => Ok(()),
             Self::Http(http) => http.interval(took),
+            Self::Memcached(memcached) => memcached.interval(report, took),
             Self::Relay(relay) => relay.interval(report, took),
         }
     }
@@ -150,6 +164,7 @@ impl Own {
         match self {
             Self::Nothing => Ok(()),
             Self::Http(http) => http.summary(),
+            Self::Memcached(memcached) => memcached.summary(report, host),
             Self::Relay(relay) => relay.summary(report, host),
         }
     }

@@ -74,7 +74,10 @@ pub(crate) struct Arguments {
     /// Whether there are kernel sockets beside a link of ours.
     #[arg(skip)]
     beside_kernel: bool,
-    /// Number of buckets, a power of two [default: at least two for each worker].
+    /// Whether one bucket for each worker is enough, unless lanes move by themselves.
+    #[arg(skip)]
+    one_a_worker: bool,
+    /// Number of buckets, a power of two [default: at least two for each worker; memcached: one].
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
     /// Move lanes between workers while packets flow, by their load: 'even' keeps all workers equally busy, 'pack' uses as few workers as
@@ -162,6 +165,11 @@ impl TcpArguments {
     /// There are kernel sockets, though there may be a link of ours.
     pub(super) fn beside_kernel(&mut self, beside: bool) {
         self.common.beside_kernel = beside;
+    }
+
+    /// The service does better with few lanes.
+    pub(super) fn one_bucket_a_worker(&mut self) {
+        self.common.one_a_worker = true;
     }
 }
 
@@ -388,6 +396,7 @@ impl Plan {
             Some(rss) => rss,
             None => {
                 let to_move = a.rebalance.map(|_| (workers * BUCKETS_TO_MOVE).next_power_of_two());
+                let to_move = to_move.or(a.one_a_worker.then(|| workers.next_power_of_two()));
                 a.steering.build_for(workers, a.buckets.or(to_move), DefaultKey::Random, true)?
             }
         };

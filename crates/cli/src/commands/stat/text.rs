@@ -7,6 +7,7 @@ use flowlane::control::{ArrivalView, NetisrView, ReportView, SocketRow, SocketsV
 use flowlane::metrics::steering as arrivals;
 use flowlane::stack_stats::LaneStats;
 use flowlane::stats::{Figures, RelayStats, TargetStats};
+use flowlane_memcached::counts::Counts;
 use flowlane_sys::words::counted;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,6 +16,8 @@ use std::io::{self, Write};
 const KERNEL: &str = "kernel";
 /// That of a relay; only hosts that are one have it, and another for each target, named `relay ADDR:PORT`.
 const RELAY: &str = "relay";
+/// That of a cache; only hosts that are one have it.
+const MEMCACHED: &str = "memcached";
 
 /// Whether a group of counters is the one asked for, or one of its targets.
 pub(super) fn is_group(name: &str, asked: &str) -> bool {
@@ -25,7 +28,7 @@ pub(super) fn is_group(name: &str, asked: &str) -> bool {
 pub(super) fn groups() -> Vec<&'static str> {
     let mut names = Vec::new();
     LaneStats::default().groups(&mut |name, _| names.push(name));
-    names.extend([KERNEL, RELAY]);
+    names.extend([KERNEL, RELAY, MEMCACHED]);
     names
 }
 
@@ -45,6 +48,9 @@ fn words(host: &StatsHost) -> Vec<(&str, Vec<(&'static str, &'static str)>)> {
         let words =
             if name.as_str() == RELAY { of(&RelayStats::default()) } else { of(&TargetStats::default()) };
         all.push((name, words));
+    }
+    if host.protocols.contains_key(MEMCACHED) {
+        all.push((MEMCACHED, of(&Counts::default())));
     }
     all
 }
@@ -74,7 +80,8 @@ pub(super) fn protocols(
                 )?;
                 continue;
             }
-            let hide_zeros = hide_zeros || (kernels && !is_group(group, KERNEL) && !is_group(group, RELAY));
+            let own = [KERNEL, RELAY, MEMCACHED].iter().any(|own| is_group(group, own));
+            let hide_zeros = hide_zeros || (kernels && !own);
             let values = host.protocols.get(*group).unwrap_or(&none);
             if hide_zeros && values.values().all(|value| *value == 0) {
                 continue;
@@ -433,8 +440,8 @@ mod tests {
     #[test]
     fn words_of_counters_fit_a_terminal() {
         let long = |text: &str| 8 + 7 + 1 + text.len() > 80;
-        let groups =
-            ["kernel", "relay", "relay 10.0.0.2:80"].map(|name| (name.to_owned(), Default::default()));
+        let groups = ["kernel", "relay", "relay 10.0.0.2:80", "memcached"]
+            .map(|name| (name.to_owned(), Default::default()));
         let host = StatsHost { host: String::new(), protocols: groups.into() };
         let all = words(&host);
         assert!(

@@ -1,0 +1,270 @@
+//! One connection: reading, writing, waiting for other lanes, and its end.
+//!
+//! The future is written by hand. It reads and answers in buffers that all connections of a worker share, and keeps only bytes of a request that is not
+//! whole and answers that its peer has no room for; while it keeps any of those, it reads nothing. What all connections of a lane keep is
+//! counted, and the more there is, the less each may keep ([`Shard::allowance`]).
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use flowlane::service::Phase;
+use flowlane::{Sleep, SocketError, TcpStream, Time, sleep_until};
+
+use super::Lane;
+use super::shard::Shard;
+use super::talk::Talk;
+
+/// Most rounds in one turn; then other tasks run.
+const ROUNDS: u32 = 16;
+/// Bytes read at once.
+const INPUT: usize = 64 << 10;
+
+/// Buffers of one thread, borrowed for one poll of one task.
+struct Scratch {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> =
+        RefCell::new(Scratch { input: vec![0; INPUT].into_boxed_slice(), output: Vec::with_capacity(INPUT) });
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// By its peer, by `quit`, or with the service.
+    Orderly,
+    /// The peer or the network ended it badly.
+    Lost,
+    /// Nothing was asked for too long.
+    Idle,
+    /// Nothing was read for too long.
+    Slow,
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    lane: Lane,
+    stream: TcpStream,
+    talk: Talk,
+    /// Bytes of requests that are not answered yet.
+    unread: Vec<u8>,
+    /// Answers that the peer has no room for yet; the first `sent` bytes have been sent.
+    kept: Vec<u8>,
+    sent: usize,
+    /// Bytes of memory that it is counted with.
+    held: usize,
+    /// Bytes received and sent that are not counted yet.
+    moved: [u64; 2],
+    timer: Option<Sleep>,
+    /// When something last came or went.
+    active: Time,
+}
+
+impl Connection {
+    pub(crate) fn new(lane: Lane, stream: TcpStream) -> Self {
+        let active = flowlane::now().unwrap_or(Time::ZERO);
+        Self {
+            lane,
+            stream,
+            talk: Talk::default(),
+            unread: Vec::new(),
+            kept: Vec::new(),
+            sent: 0,
+            held: 0,
+            moved: [0; 2],
+            timer: None,
+            active,
+        }
+    }
+
+    /// Does what can be done.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Never polled outside a lane.
+        let Ok(now) = flowlane::now() else { return Poll::Ready(()) };
+        let polled = SCRATCH.with_borrow_mut(|scratch| self.rounds(cx, now, scratch));
+        let unread = self.unread.capacity().max(self.talk.reserved());
+        let held = unread + self.kept.capacity() + self.talk.bytes();
+        let (moved, before) = (std::mem::take(&mut self.moved), std::mem::replace(&mut self.held, held));
+        if moved != [0; 2] || held != before || polled.is_ready() {
+            let _ = self.lane.own.with(|shard| {
+                shard.held = (shard.held + held).saturating_sub(before);
+                let counts = shard.store.counts_mut();
+                counts.bytes_read += moved[0];
+                counts.bytes_written += moved[1];
+                match polled {
+                    Poll::Ready(End::Lost) => counts.lost_connections += 1,
+                    Poll::Ready(End::Idle) => counts.idle_kicks += 1,
+                    Poll::Ready(End::Slow) => counts.slow_readers += 1,
+                    _ => {}
+                }
+            });
+        }
+        polled.map(drop)
+    }
+
+    fn rounds(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> Poll<End> {
+        if self.lane.at.phase() == Phase::Resetting {
+            let _ = self.stream.abort();
+            return Poll::Ready(End::Orderly);
+        }
+        for _ in 0..ROUNDS {
+            scratch.output.clear();
+            match self.round(cx, now, scratch) {
+                Poll::Ready(Ok(None)) => {}
+                Poll::Ready(Ok(Some(end))) => return Poll::Ready(end),
+                Poll::Ready(Err(_)) => return Poll::Ready(End::Lost),
+                Poll::Pending => return self.wait(cx, now),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// One step: writes what is kept, or takes what other lanes answered, or answers what was read, or reads. `None`: there may be more to do.
+    fn round(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Time,
+        scratch: &mut Scratch,
+    ) -> Poll<Result<Option<End>, SocketError>> {
+        if !self.kept.is_empty() {
+            ready!(self.write_kept(cx, now))?;
+            return Poll::Ready(Ok(None));
+        }
+        let Scratch { input, output } = scratch;
+        if self.talk.is_waiting() {
+            if !self.take_answers(cx, output)? {
+                return Poll::Pending;
+            }
+        } else if self.talk.is_closing() {
+            return Poll::Ready(Ok(Some(End::Orderly)));
+        } else if self.talk.can_use(self.unread.len()) {
+            let unread = std::mem::take(&mut self.unread);
+            let used = self.answer(&unread, output)?;
+            self.unread = unread;
+            self.unread.drain(..used);
+            if self.unread.is_empty() {
+                self.unread = Vec::new();
+            }
+        } else {
+            let stopping = self.lane.at.is_stopping() && self.talk.is_idle();
+            let read = match self.stream.poll_read(cx, input) {
+                Poll::Pending if stopping => return Poll::Ready(Ok(Some(End::Orderly))),
+                polled => ready!(polled)?,
+            };
+            if read == 0 {
+                return Poll::Ready(Ok(Some(End::Orderly)));
+            }
+            (self.active, self.moved[0]) = (now, self.moved[0] + read as u64);
+            if self.unread.is_empty() {
+                let used = self.answer(&input[..read], output)?;
+                self.unread.extend_from_slice(&input[used..read]);
+            } else {
+                self.unread.extend_from_slice(&input[..read]);
+            }
+        }
+        self.write(cx, now, output)?;
+        Poll::Ready(Ok(None))
+    }
+
+    /// Answers requests; returns the bytes used.
+    fn answer(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<usize, SocketError> {
+        let Self { lane, talk, .. } = self;
+        let second = lane.second();
+        lane.own.with(|shard| {
+            shard.store.tick(second);
+            talk.input(shard, &|| lane.about(), bytes, output)
+        })
+    }
+
+    /// Takes what other lanes answered, if all of it has come; what they had no room for is asked again.
+    fn take_answers(&mut self, cx: &mut Context<'_>, output: &mut Vec<u8>) -> Result<bool, SocketError> {
+        let Self { lane, talk, .. } = self;
+        let Some(round) = talk.round() else { return Ok(true) };
+        let index = lane.at.index();
+        let came = lane.own.with(|shard| {
+            let all = round.collect(shard, cx.waker())?;
+            if all {
+                round.take_answers(index, || lane.about(), output);
+                if round.is_open() {
+                    let room = shard.allowance() / shard.lanes();
+                    round.send(shard, room);
+                }
+            }
+            Some(all)
+        })?;
+        // A lane that is gone ends its service, and with it this connection.
+        came.ok_or(SocketError::Closed)
+    }
+
+    /// Writes answers, and keeps what the peer has no room for.
+    fn write(&mut self, cx: &mut Context<'_>, now: Time, output: &mut Vec<u8>) -> Result<(), SocketError> {
+        let mut at = 0;
+        while at < output.len() {
+            match self.stream.poll_write(cx, &output[at..])? {
+                Poll::Ready(n) => at += n,
+                Poll::Pending => {
+                    self.kept.extend_from_slice(&output[at..]);
+                    self.sent = 0;
+                    break;
+                }
+            }
+        }
+        if at > 0 {
+            (self.active, self.moved[1]) = (now, self.moved[1] + at as u64);
+        }
+        if output.capacity() > 4 * INPUT {
+            output.clear();
+            output.shrink_to(INPUT);
+        }
+        Ok(())
+    }
+
+    fn write_kept(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<Result<(), SocketError>> {
+        while self.sent < self.kept.len() {
+            let n = ready!(self.stream.poll_write(cx, &self.kept[self.sent..]))?;
+            self.sent += n;
+            (self.active, self.moved[1]) = (now, self.moved[1] + n as u64);
+        }
+        (self.kept, self.sent) = (Vec::new(), 0);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the connection if it has waited for too long, else has the timer wake it then.
+    fn wait(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<End> {
+        let Some(idle) = self.lane.server.options.idle else { return Poll::Pending };
+        let until = self.active + idle;
+        if now >= until && !self.talk.is_waiting() {
+            let slow = !self.kept.is_empty();
+            return Poll::Ready(if slow { End::Slow } else { End::Idle });
+        }
+        // It is not moved with each request: when it rings too early, it is set anew.
+        let timer = self.timer.get_or_insert_with(|| sleep_until(until));
+        if Pin::new(&mut *timer).poll(cx).is_ready() {
+            let again = if until > now { until } else { now + idle };
+            self.timer = Some(sleep_until(again));
+            if let Some(timer) = &mut self.timer
+                && Pin::new(timer).poll(cx).is_ready()
+            {
+                cx.waker().wake_by_ref();
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let (held, desk) = (self.held, self.talk.round().map(|round| round.desk));
+        // A lane that has ended has nothing to be told.
+        let _ = self.lane.own.with(|shard: &mut Shard| {
+            shard.held = shard.held.saturating_sub(held);
+            desk.into_iter().for_each(|desk| shard.close_desk(desk));
+            shard.store.counts_mut().curr_connections -= 1;
+        });
+    }
+}
