@@ -255,7 +255,7 @@ mod tests {
         let conn = std::mem::size_of::<Conn>();
         assert!(conn <= 272, "{conn} bytes");
         let connect = flowlane::Connect::to("10.0.0.1:80".parse::<std::net::SocketAddr>().unwrap().into());
-        let opening = std::mem::size_of_val(&super::super::open::open(connect, None));
+        let opening = std::mem::size_of_val(&super::super::way::open(connect, None));
         // An endpoint carries the number of its interface.
         assert!(opening <= 1024, "{opening} bytes");
     }

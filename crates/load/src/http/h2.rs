@@ -25,11 +25,12 @@ use hyper_util::rt::TokioIo;
 
 use super::check::Checker;
 use super::interim::Limited;
-use super::open::{Aimed, Routes, open};
+use super::open::{Aimed, Routes};
 use super::plan::Version;
 use super::pool::{PoolPlan, PoolState};
 use super::run::Common;
 use super::stream::Stream;
+use super::way::open;
 use crate::report::{ErrorKind, Sample};
 use crate::run::clock;
 use crate::run::door::Refusal;
@@ -249,9 +250,9 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
         };
         let made = match route {
             Ok((at, connect)) => {
-                let secure = shared.plan.secure[usize::from(at.target)].clone();
+                let way = shared.plan.ways[usize::from(at.target)].clone();
                 let limit = shared.common.plan.timeout;
-                (Some(at), within(limit, open(connect, secure)).await)
+                (Some(at), within(limit, open(connect, way)).await)
             }
             Err(unopened) => (None, Some(Err(unopened))),
         };

@@ -10,7 +10,7 @@
 //! counts from these times, whether a connection was free or not. **Closed loop**: each connection sends its next request after the
 //! answer and the think time.
 //!
-//! Modules: [`plan`], [`url`], [`check`] (conditions of answers), `open` (routes and TLS), [`run`]. The lane's
+//! Modules: [`plan`], [`url`], [`check`] (conditions of answers), `open` (routes), `way` (TLS, tunnels), [`run`]. The lane's
 //! task is `engine`, with `stages` (of a run), `due` (requests to send) and `pacing` (number of handshakes at once). The course of one
 //! connection is in `opening`, `exchange` (requests), `answer` and `leave`; `book` has the records.
 //!
@@ -23,6 +23,7 @@ mod book;
 pub mod check;
 mod choice;
 mod conn;
+pub mod directions;
 mod due;
 mod engine;
 mod exchange;
@@ -38,14 +39,21 @@ mod places;
 pub mod plan;
 mod pool;
 mod prepared;
+pub mod proxy;
 mod ready;
 pub mod run;
 mod stages;
 mod stream;
+mod tunnel;
 pub mod url;
+pub mod via;
+mod way;
 
 pub use check::Checks;
 pub use choice::Think;
+pub use directions::{ConnectTo, Directions, Resolve};
 pub use plan::{AimLaw, BadPlan, Behaviour, Body, HttpAim, Pace, Plan, Pool, Request, Target, Version};
+pub use proxy::{Proxy, ProxyKind};
 pub use run::{HttpLoad, HttpOptions, HttpOutcome};
 pub use url::{BadUrl, Url};
+pub use via::Via;

@@ -6,9 +6,10 @@ use flowlane_http::h1::ResponseReader;
 
 use super::conn::{InFlight, LIMITS, State};
 use super::engine::{Engine, Stage};
-use super::open::{Aimed, begin, open};
+use super::open::{Aimed, begin};
 use super::plan::Behaviour;
 use super::stream::{Opened, Stream, Unopened};
+use super::way::open;
 use crate::report::ErrorKind;
 use crate::run::door::Refusal;
 
@@ -67,8 +68,8 @@ impl Engine {
                     conn.asked = InFlight { intended: conn.asked.intended, sent: now, request };
                     first = pool.plan.prepared(target, conn.asked.request).first(true);
                 }
-                conn.stream = match &pool.plan.secure[usize::from(target)] {
-                    Some(secure) => Stream::Opening(Box::pin(open(connect, Some(secure.clone())))),
+                conn.stream = match &pool.plan.ways[usize::from(target)] {
+                    Some(way) => Stream::Opening(Box::pin(open(connect, Some(way.clone())))),
                     None => match begin(&connect, first) {
                         Ok((tcp, taken)) => {
                             conn.written = taken as u64;

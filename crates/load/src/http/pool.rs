@@ -7,10 +7,11 @@ use flowlane_stack::rng::Rng;
 use super::book::Book;
 use super::choice::Weighted;
 use super::idle::Idle;
-use super::open::{Routes, Secure};
+use super::open::Routes;
 use super::pacing::Pacing;
 use super::plan::{Behaviour, Pace, Pool, Version};
 use super::prepared::Prepared;
+use super::way::Way;
 use crate::run::moments::Moments;
 use crate::run::timeline::Phase;
 
@@ -28,8 +29,8 @@ pub(super) fn share(amount: u64, lane: usize, lanes: usize) -> u64 {
 pub(super) struct PoolPlan {
     pub(super) pool: Pool,
     pub(super) prepared: Vec<Prepared>,
-    /// TLS of each target with https.
-    pub(super) secure: Vec<Option<Secure>>,
+    /// What connections to each target need besides TCP.
+    pub(super) ways: Vec<Option<Way>>,
     pub(super) requests: Weighted,
 }
 

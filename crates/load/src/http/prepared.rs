@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
-use super::plan::{BadPlan, Body, Pool, Request, Target};
+use super::plan::{BadPlan, Body, Pool, Request, Target, Version};
+use super::proxy::Proxy;
+use super::tunnel::Tunnel;
 
 /// Bodies up to this length, bytes, directly follow their head in memory, so that one write sends both.
 const TOGETHER: usize = 64 << 10;
@@ -28,7 +30,8 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    fn new(target: &Target, request: &Request) -> Result<Self, BadPlan> {
+    /// `proxy`: to which it goes, if that is named in it.
+    fn new(target: &Target, request: &Request, proxy: Option<&Proxy>) -> Result<Self, BadPlan> {
         request.check()?;
         let path = request.path.as_deref().unwrap_or(&target.url.path);
         let small = match &request.body {
@@ -39,7 +42,7 @@ impl Prepared {
             _ => None,
         };
         let bytes = |close: bool| {
-            let mut bytes = head(target, request, path, close).into_bytes();
+            let mut bytes = head(target, request, path, proxy, close).into_bytes();
             bytes.extend_from_slice(small.as_deref().unwrap_or_default());
             Arc::from(bytes)
         };
@@ -108,22 +111,33 @@ impl Prepared {
 
 /// All requests of a pool: request r to target t at index `t * requests + r`.
 pub(super) fn prepare(pool: &Pool) -> Result<Vec<Prepared>, BadPlan> {
+    let http2 = matches!(pool.version, Version::Http2 { .. });
+    // Through a tunnel the proxy sees no request.
+    let seen = |t: &Target| pool.via.proxy.as_ref().filter(|p| !Tunnel::is_needed(p, &t.url, http2));
     let pairs = pool.targets.iter().flat_map(|t| pool.requests.iter().map(move |r| (t, r)));
-    pairs.map(|(target, request)| Prepared::new(target, request)).collect()
+    pairs.map(|(target, request)| Prepared::new(target, request, seen(target))).collect()
 }
 
-fn head(target: &Target, request: &Request, path: &str, close: bool) -> String {
-    let mut head = format!("{} {path} HTTP/1.1\r\n", request.method);
+fn head(target: &Target, request: &Request, path: &str, proxy: Option<&Proxy>, close: bool) -> String {
+    let authority = target.url.authority();
+    let mut head = match proxy {
+        None => format!("{} {path} HTTP/1.1\r\n", request.method),
+        // The whole URL, for a proxy that is to ask the target itself (RFC 9112 §3.2.2).
+        Some(_) => format!("{} http://{authority}{path} HTTP/1.1\r\n", request.method),
+    };
     // Writing to a string cannot fail.
     let given = |name: &str| request.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     if !given("host") {
-        let _ = write!(head, "Host: {}\r\n", target.url.authority());
+        let _ = write!(head, "Host: {authority}\r\n");
     }
     if !given("user-agent") {
         head.push_str("User-Agent: flowlane\r\n");
     }
     for (name, value) in &request.headers {
         let _ = write!(head, "{name}: {value}\r\n");
+    }
+    if let Some(login) = proxy.and_then(Proxy::authorization).filter(|_| !given("proxy-authorization")) {
+        let _ = write!(head, "Proxy-Authorization: {login}\r\n");
     }
     let says_length = !request.body.is_empty() || matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
     if says_length && !given("content-length") {
@@ -182,6 +196,30 @@ mod tests {
             whole(&prepared(post), false),
             b"POST /p HTTP/1.1\r\nhost: h\r\nUser-Agent: u\r\nContent-Length: 0\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn a_proxy_that_sees_requests_is_told_the_whole_url() {
+        let whole_of = |proxy: &str, url: &str| {
+            let target = Target {
+                url: url.parse().unwrap(),
+                addresses: vec!["10.0.0.1:81".parse().unwrap()],
+                weight: 1.0,
+            };
+            let mut pool = Pool::new("p", target);
+            pool.via.proxy = Some(proxy.parse().unwrap());
+            String::from_utf8(whole(&prepare(&pool).unwrap()[0], false)).unwrap()
+        };
+        assert_eq!(
+            whole_of("http://u:p@127.0.0.1:3128", "http://a.example:81/x?y"),
+            "GET http://a.example:81/x?y HTTP/1.1\r\nHost: a.example:81\r\nUser-Agent: flowlane\r\n\
+             Proxy-Authorization: Basic dTpw\r\n\r\n"
+        );
+        for (proxy, url) in [("http://u:p@p", "https://a.example/"), ("socks5h://u:p@p", "http://a.example/")]
+        {
+            let whole = whole_of(proxy, url);
+            assert!(whole.starts_with("GET / HTTP/1.1\r\n") && !whole.contains("Proxy"), "{whole}");
+        }
     }
 
     #[test]

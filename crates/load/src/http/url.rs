@@ -31,6 +31,13 @@ pub struct BadUrl {
     what: String,
 }
 
+impl BadUrl {
+    /// What is wrong with this URL.
+    pub(super) fn new(url: &Url, what: String) -> Self {
+        Self { text: url.to_string(), what }
+    }
+}
+
 impl FromStr for Url {
     type Err = BadUrl;
 
@@ -116,6 +123,14 @@ impl Url {
         without_zone(&self.host)
     }
 
+    /// Host and port, whichever the port is.
+    pub(super) fn place(&self) -> String {
+        match self.name().parse::<IpAddr>() {
+            Ok(IpAddr::V6(ip)) => format!("[{ip}]:{}", self.port),
+            _ => format!("{}:{}", self.name(), self.port),
+        }
+    }
+
     fn authority_of(&self, host: &str) -> String {
         let host = match self.name().parse::<IpAddr>() {
             Ok(IpAddr::V6(ip)) => format!("[{}]", host.replacen(self.name(), &ip.to_string(), 1)),
@@ -130,7 +145,7 @@ impl Url {
     /// # Errors
     /// The name cannot be resolved or has no address.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, BadUrl> {
-        let bad = |what: String| BadUrl { text: self.to_string(), what };
+        let bad = |what: String| BadUrl::new(self, what);
         let mut found = resolve(&self.host, self.port)
             .map_err(|e| bad(format!("'{}' cannot be resolved: {e}", self.host)))?;
         // A resolver may give an address once for each kind of socket.

@@ -57,6 +57,16 @@ pub(super) struct Pool {
     #[serde(default)]
     pub(super) insecure: bool,
     pub(super) ca: Option<Text>,
+    pub(super) cert: Option<Text>,
+    pub(super) cert_key: Option<Text>,
+    pub(super) tls_min: Option<Text>,
+    pub(super) tls_max: Option<Text>,
+    #[serde(default)]
+    pub(super) connect_to: Vec<Text>,
+    #[serde(default)]
+    pub(super) resolve: Vec<Text>,
+    pub(super) unix_socket: Option<Text>,
+    pub(super) proxy: Option<Text>,
     #[serde(default)]
     pub(super) clients: Vec<Text>,
     pub(super) behaviour: Option<Text>,

@@ -15,11 +15,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowlane_http::tls::Trust;
+use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 
 use super::check::Checks;
 use super::choice::Think;
 use super::url::Url;
+use super::via::Via;
 use crate::run::clients::ClientRange;
 use crate::run::timeline::Phase;
 
@@ -138,6 +139,12 @@ pub struct Pool {
     pub version: Version,
     /// Trusted certificates.
     pub trust: Trust,
+    /// The clients' own certificate, for servers that ask for one.
+    pub identity: Option<ClientIdentity>,
+    /// Versions of TLS to offer.
+    pub tls: Versions,
+    /// How connections get to the targets.
+    pub via: Via,
     /// Client addresses; empty for the host's own.
     pub clients: Vec<ClientRange>,
     /// Behaviour of clients.
@@ -168,6 +175,9 @@ impl Pool {
             write_rate: None,
             version: Version::Http1 { pipeline: 1 },
             trust: Trust::Native,
+            identity: None,
+            tls: Versions::default(),
+            via: Via::default(),
             clients: Vec::new(),
             behaviour: Behaviour::Normal,
             aim: None,

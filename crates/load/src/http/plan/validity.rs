@@ -102,6 +102,10 @@ impl Pool {
             }
             _ => {}
         }
+        self.via.check().or_else(bad)?;
+        if self.via.unix_socket.is_some() && (!self.clients.is_empty() || self.aim.is_some()) {
+            return bad("over a Unix socket there are no client addresses and no buckets");
+        }
         self.check_fast_open()?;
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {
             let other = |a: &SocketAddr| a.is_ipv4() != family;
@@ -125,6 +129,9 @@ impl Pool {
         }
         if self.behaviour != Behaviour::Normal {
             return bad("is for clients that send requests");
+        }
+        if self.via.unix_socket.is_some() || self.via.proxy.is_some() {
+            return bad("is for TCP straight to the target: not through a proxy, nor over a Unix socket");
         }
         if !matches!(self.version, Version::Http1 { .. }) {
             return bad("is for HTTP/1.1: with HTTP/2 connections are kept");

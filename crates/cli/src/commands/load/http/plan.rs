@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
-use flowlane_http::tls::Trust;
 use flowlane_load::ClientRange;
 use flowlane_load::Phase;
 use flowlane_load::http::{
@@ -16,6 +15,7 @@ use flowlane_load::http::{
 use flowlane_load::scenario::Instead;
 
 use super::positive;
+use super::via::ViaOptions;
 use crate::units;
 
 /// Default of `--connections`.
@@ -129,12 +129,8 @@ pub(super) struct PlanOptions {
     /// Slow clients: bytes per second that each connection writes.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     write_rate: Option<u64>,
-    /// Accept any certificate.
-    #[arg(long, short = 'k', conflicts_with = "scenario")]
-    insecure: bool,
-    /// Trust the certificates in this PEM file, and those they have signed.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["insecure", "scenario"])]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    via: ViaOptions,
     /// Connect, and send nothing until the end.
     #[arg(long, conflicts_with = "scenario")]
     half_open: bool,
@@ -217,7 +213,8 @@ impl PlanOptions {
                 "--fast-open: not with https: the TLS handshake comes before the request"
             );
         }
-        let target = |url: &Url| Ok(Target { url: url.clone(), addresses: url.resolve()?, weight: 1.0 });
+        let via = self.via.via()?;
+        let target = |url: &Url| Ok(Target { url: url.clone(), addresses: via.addresses(url)?, weight: 1.0 });
         let targets: Vec<Target> = urls.iter().map(target).collect::<anyhow::Result<_>>()?;
         let first = targets.first().cloned().context("a URL is needed")?;
         let number = |n: Option<u64>, default: u64| usize::try_from(n.unwrap_or(default));
@@ -241,11 +238,10 @@ impl PlanOptions {
                 (Some(streams), _) => Version::Http2 { streams },
                 (None, pipeline) => Version::Http1 { pipeline: pipeline.unwrap_or(1) },
             },
-            trust: match &self.ca {
-                _ if self.insecure => Trust::Anybody,
-                Some(file) => Trust::File(file.clone()),
-                None => Trust::Native,
-            },
+            trust: self.via.trust(),
+            identity: self.via.identity(),
+            tls: self.via.versions()?,
+            via,
             clients: clients.to_vec(),
             behaviour: match (self.half_open, self.syn_only) {
                 (true, _) => Behaviour::HalfOpen,
