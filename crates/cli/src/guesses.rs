@@ -87,6 +87,11 @@ fn ours(option: &str) -> Option<&'static str> {
         "-U" | "--proxy-user" => {
             "a login at a proxy is part of its URL: --proxy http://USER:PASSWORD@HOST:PORT"
         }
+        "-L" | "--location" => "redirects are followed with --follow",
+        "--max-redirs" | "--max-redirects" | "--redirect" | "--redirects" => {
+            "redirects are followed with --follow=N"
+        }
+        "--disable-redirects" | "--no-redirect" => "redirects are answers here, unless there is --follow",
         "--noproxy" => "no proxy is used but that of --proxy",
         "--latency" | "--latencies" => "latencies are always printed",
         _ => return None,
@@ -154,6 +159,8 @@ mod tests {
             ("--socks5-hostname a:1", "socks5h://"),
             ("--proxy-user u:p", "USER:PASSWORD@"),
             ("--noproxy a", "--proxy"),
+            ("-L", "--follow"),
+            ("--max-redirs 5", "--follow=N"),
         ] {
             let said = asked(&format!("flowlane load http http://a.example/ {option}")).unwrap_or_default();
             assert!(said.contains(words), "{option}: {said}");

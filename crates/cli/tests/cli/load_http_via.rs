@@ -20,7 +20,7 @@ fn load(arguments: &[&str]) -> Output {
 }
 
 fn run(arguments: &[&str]) -> Value {
-    let output = load(&[arguments, &["-c", "2", "--json", "-q", "--no-pin"]].concat());
+    let output = load(&[arguments, &["--json", "-q", "--no-pin"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {said}"))
 }
@@ -55,8 +55,10 @@ fn answer(mut stream: impl Read + Write, heads: &Mutex<Vec<String>>) {
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
         held.extend_from_slice(&buffer[..n]);
         while let Some(end) = held.windows(4).position(|w| w == b"\r\n\r\n") {
-            heads.lock().unwrap().push(String::from_utf8(held.drain(..end + 4).collect()).unwrap());
-            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err() {
+            let head = String::from_utf8(held.drain(..end + 4).collect()).unwrap();
+            let close = head.to_ascii_lowercase().contains("\r\nconnection: close\r\n");
+            heads.lock().unwrap().push(head);
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err() || close {
                 return;
             }
         }
@@ -204,7 +206,7 @@ fn a_unix_socket_in_the_place_of_the_host() {
             std::thread::spawn(move || answer(stream.unwrap(), &all));
         }
     });
-    for more in [&[][..], &["--no-keepalive"], &["--rate", "500"], &["--io", "io-uring"]] {
+    for more in [&[][..], &["--no-keepalive"], &["--rate", "500"], &["--io", "uring"]] {
         let report = run(&[&["http://a.example:7/x", "-n", "50", "--unix-socket", &path], more].concat());
         answered(&report, 50);
         let heads = std::mem::take(&mut *heads.lock().unwrap());
@@ -234,4 +236,326 @@ fn a_unix_socket_in_the_place_of_the_host() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains(&format!("nothing listens at {gone}")), "{said}");
+}
+
+/// A proxy on the loopback: its port, and what it was asked for. Every name is the loopback.
+fn proxy(serve: fn(&mut TcpStream) -> Option<(String, u16)>) -> (u16, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, asked) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
+    let all = asked.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (all, mut client) = (all.clone(), stream.unwrap());
+            std::thread::spawn(move || {
+                let Some((words, port)) = serve(&mut client) else { return };
+                all.lock().unwrap().push(words);
+                let mut server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    // Either end may close before the other.
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                });
+                let _ = std::io::copy(&mut server, &mut client);
+                let _ = client.shutdown(std::net::Shutdown::Write);
+            });
+        }
+    });
+    (port, asked)
+}
+
+/// Takes `CONNECT` from who is u:p.
+fn connecting(client: &mut TcpStream) -> Option<(String, u16)> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        client.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    if !head.contains("\r\nProxy-Authorization: Basic dTpw\r\n") {
+        client.write_all(b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n").ok()?;
+        return None;
+    }
+    client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").ok()?;
+    let place = head.split(' ').nth(1)?.to_owned();
+    let port = place.rsplit(':').next()?.parse().ok()?;
+    Some((place, port))
+}
+
+/// SOCKS 5, with names and addresses, for who is u:p.
+fn socks(client: &mut TcpStream) -> Option<(String, u16)> {
+    let mut bytes = |n: usize, say: &[u8]| {
+        client.write_all(say).ok()?;
+        let mut bytes = vec![0; n];
+        client.read_exact(&mut bytes).ok()?;
+        Some(bytes)
+    };
+    let methods = bytes(2, b"")?[1];
+    if !bytes(methods.into(), b"")?.contains(&2) {
+        bytes(1, &[5, 255]);
+        return None;
+    }
+    if bytes(5, &[5, 2])? != [1, 1, b'u', 1, b'p'] {
+        bytes(1, &[1, 1]);
+        return None;
+    }
+    let asked = bytes(4, &[1, 0])?;
+    let host = match asked[3] {
+        3 => {
+            let len = bytes(1, b"")?[0];
+            String::from_utf8(bytes(len.into(), b"")?).unwrap()
+        }
+        _ => {
+            let ip: [u8; 4] = bytes(4, b"")?.try_into().unwrap();
+            std::net::Ipv4Addr::from(ip).to_string()
+        }
+    };
+    let port = bytes(2, b"")?;
+    let port = u16::from_be_bytes([port[0], port[1]]);
+    client.write_all(&[5, 0, 0, 1, 127, 0, 0, 1, 0, 9]).ok()?;
+    Some((format!("{host}:{port}"), port))
+}
+
+#[test]
+fn through_a_proxy() {
+    // A proxy that sees requests is asked for the whole URL.
+    let (port, heads) = server();
+    let report = run(&["http://a.example/x", "-n", "10", "--proxy", &format!("http://u:p@127.0.0.1:{port}")]);
+    answered(&report, 10);
+    assert_eq!(more(&report, "proxy"), format!("http://127.0.0.1:{port}"));
+    let heads = std::mem::take(&mut *heads.lock().unwrap());
+    let whole = |h: &String| {
+        h.starts_with("GET http://a.example/x HTTP/1.1\r\nHost: a.example\r\n")
+            && h.contains("\r\nProxy-Authorization: Basic dTpw\r\n")
+    };
+    assert!(heads.len() == 10 && heads.iter().all(whole), "{heads:?}");
+
+    let (plain, heads) = server();
+    let secure = Secure::start("load-http-proxy", &[]);
+    let ca = secure.dir.path("server.pem");
+    let (plain, tls) =
+        (format!("http://a.example:{plain}/"), format!("https://a.example:{}/size/9", secure.port));
+    let ((http, dug), (socks, relayed)) = (proxy(connecting), proxy(socks));
+    let place = |url: &str| url.split('/').nth(2).unwrap().to_owned();
+    for (way, url, asked) in [
+        (format!("http://u:p@127.0.0.1:{http}"), &tls, &dug),
+        (format!("socks5h://u:p@127.0.0.1:{socks}"), &plain, &relayed),
+        (format!("socks5h://u:p@127.0.0.1:{socks}"), &tls, &relayed),
+    ] {
+        for http2 in [&[][..], &["--http2"]] {
+            if !http2.is_empty() && url == &plain {
+                continue;
+            }
+            let report = run(&[&[url, "-n", "10", "-c", "3", "--ca", &ca, "--proxy", &way], http2].concat());
+            answered(&report, 10);
+            let asked = std::mem::take(&mut *asked.lock().unwrap());
+            assert!(!asked.is_empty() && asked.iter().all(|a| *a == place(url)), "{asked:?}");
+        }
+    }
+    assert!(
+        heads.lock().unwrap().iter().all(|h| h.starts_with("GET / HTTP/1.1\r\n") && !h.contains("Proxy"))
+    );
+    // Names that are resolved here.
+    let way = format!("socks5://u:p@127.0.0.1:{socks}");
+    let named = ["--resolve", &format!("{}:127.0.0.5", place(&plain))];
+    answered(&run(&[&plain, "-n", "10", "--proxy", &way, named[0], named[1]]), 10);
+    assert!(relayed.lock().unwrap().iter().all(|a| a.starts_with("127.0.0.5:")));
+    // Who is not let in, and what is no proxy.
+    for (way, why) in [
+        (format!("http://127.0.0.1:{http}"), "407"),
+        (format!("socks5h://127.0.0.1:{socks}"), "wants a login"),
+        (format!("socks5h://u:x@127.0.0.1:{socks}"), "this login"),
+        (format!("socks5h://127.0.0.1:{port}"), ""),
+    ] {
+        let report = run(&[&tls, "-n", "2", "-d", "200ms", "--timeout", "500ms", "-k", "--proxy", &way]);
+        assert_eq!(report["total"]["counts"]["answered"], 0);
+        if !why.is_empty() {
+            failed(&report, "proxy", why);
+        }
+    }
+    refused(&["http://a/", "--proxy", "http://u:secret@a:0"], "--proxy: a proxy is");
+    refused(&["http://a/", "--proxy", "https://127.0.0.1:1"], "TLS to a proxy");
+    refused(
+        &["http://a/", "--proxy", "127.0.0.1:1", "--resolve", "a:80:10.0.0.1"],
+        "the proxy resolves names",
+    );
+    refused(&["http://10.0.0.1/", "--proxy", "127.0.0.1:1", "--link", "pair"], "--proxy: the other end");
+    // The environment is not followed: the name is asked for, and there is none.
+    let output = program()
+        .args(["load", "http", "http://no-such-host.invalid/"])
+        .env("http_proxy", format!("http://127.0.0.1:{port}"))
+        .env("ALL_PROXY", format!("http://127.0.0.1:{port}"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("resolved"), "{said}");
+}
+
+/// A program that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Proxies that others have made, where they are installed.
+#[test]
+fn through_proxies_of_others() {
+    let dir = Scratch::new("load-http-others");
+    let (http, sock, plain) = (free_port(), free_port(), server().0);
+    let secure = Secure::start("load-http-others-tls", &[]);
+    let tls = format!("https://127.0.0.1:{}/size/9", secure.port);
+    let plain = format!("http://127.0.0.1:{plain}/");
+    let file = dir.path("tinyproxy.conf");
+    let conf =
+        format!("Port {http}\nListen 127.0.0.1\nTimeout 60\nMaxClients 50\nBasicAuth u p\nLogLevel Error\n");
+    std::fs::write(&file, conf).unwrap();
+    let (http_way, sock_way) =
+        (format!("http://u:p@127.0.0.1:{http}"), format!("socks5h://u:p@127.0.0.1:{sock}"));
+    let mut tinyproxy = Command::new("tinyproxy");
+    tinyproxy.args(["-d", "-c", &file]);
+    let mut microsocks = Command::new("microsocks");
+    microsocks.args(["-i", "127.0.0.1", "-p", &sock.to_string(), "-u", "u", "-P", "p"]);
+    for (mut command, port, way) in [(tinyproxy, http, http_way), (microsocks, sock, sock_way)] {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let Ok(child) = started else {
+            flowlane_testnet::skipped(format!("skipped, because there is no {name}"));
+            continue;
+        };
+        let child = Ended(child);
+        flowlane_testnet::eventually(&format!("{name} listens"), || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        let reports: Vec<Value> = [&plain, &tls]
+            .iter()
+            // tinyproxy closes after an answer without having said so.
+            .map(|url| run(&[url, "-n", "20", "-k", "-c", "4", "--no-keepalive", "--proxy", &way]))
+            .collect();
+        drop(child);
+        reports.iter().for_each(|report| answered(report, 20));
+    }
+}
+
+/// A server that leads every request to a place: its port, and the heads of what it was asked.
+fn leading_to(place: String) -> (u16, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, heads) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::default()));
+    let all: Arc<Mutex<Vec<String>>> = heads.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (all, mut stream, place) = (all.clone(), stream.unwrap(), place.clone());
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                // A head in one piece: what comes is from this machine, and small.
+                while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                    all.lock().unwrap().push(String::from_utf8_lossy(&buffer[..n]).into_owned());
+                    let answer = format!("HTTP/1.1 302 Go\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n");
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (port, heads)
+}
+
+#[test]
+fn redirects_are_followed_to_where_it_is_allowed() {
+    let (end, heads) = server();
+    let (port, asked) = leading_to(format!("http://127.0.0.1:{end}/end"));
+    let url = format!("http://127.0.0.1:{port}/go");
+    let usual = [&url[..], "-n", "20", "-c", "4", "-H", "Authorization: Basic eDp5", "-H", "X-A: b"];
+    let report = run(&[&usual[..], &["--follow", "--expect-contains", "hello"]].concat());
+    answered(&report, 20);
+    assert_eq!(report["total"]["counts"]["more"]["redirects"], 20);
+    assert_eq!(report["total"]["counts"]["connections-opened"], 8);
+    assert!(more(&report, "redirects").contains("hosts of the targets, at most 10"));
+    let (asked, heads) = (asked.lock().unwrap(), std::mem::take(&mut *heads.lock().unwrap()));
+    let ours = |h: &String| h.contains("X-A: b") && h.starts_with("GET /");
+    assert!(asked.iter().all(|h| ours(h) && h.contains("Authorization: ")), "{asked:?}");
+    let host = format!("\r\nHost: 127.0.0.1:{end}\r\n");
+    let theirs = |h: &String| ours(h) && !h.contains("Authorization") && h.contains(&host);
+    assert!(heads.len() == 20 && heads.iter().all(theirs), "{heads:?}");
+
+    // Another name, though it is the same machine, was not asked for.
+    let (port, _) = leading_to(format!("http://localhost:{end}/end"));
+    let url = format!("http://127.0.0.1:{port}/go");
+    failed(&run(&[&url, "-n", "20", "--follow"]), "redirect-away", "localhost is no host of the targets");
+    answered(&run(&[&url, "-n", "20", "--follow=1", "--follow-anywhere"]), 20);
+    let (port, _) = leading_to("http://no-such-host.invalid/".to_owned());
+    let report = run(&[&format!("http://127.0.0.1:{port}/"), "-n", "4", "--follow", "--follow-anywhere"]);
+    failed(&report, "resolve", "no-such-host.invalid");
+    let (port, asked) = leading_to("/again".to_owned());
+    failed(
+        &run(&[&format!("http://127.0.0.1:{port}/"), "-n", "4", "--follow=3"]),
+        "redirect-limit",
+        "more than 3",
+    );
+    assert_eq!(asked.lock().unwrap().len(), 16);
+
+    refused(&[&url, "--follow=0"], "--follow");
+    refused(&[&url, "--follow-anywhere"], "--follow");
+    refused(&[&url, "--follow", "--pipeline", "4"], "--pipeline");
+    refused(&[&url, "--follow", "--fast-open", "--no-keepalive"], "not with Fast Open");
+}
+
+/// From http: to https:, as most sites lead; and through a proxy.
+#[test]
+fn a_redirect_leads_into_tls() {
+    let secure = Secure::start("load-http-into-tls", &[]);
+    let ca = secure.dir.path("server.pem");
+    let (port, _) = leading_to(format!("https://a.example:{}/size/9", secure.port));
+    let url = format!("http://a.example:{port}/");
+    let usual = [&url[..], "-n", "20", "-c", "2", "--ca", &ca, "--follow"];
+    let straight = ["--connect-to", "a.example::127.0.0.1:"];
+    let report = run(&[&usual[..], &straight].concat());
+    answered(&report, 20);
+    assert_eq!(report["total"]["counts"]["connections-opened"], 4);
+    assert!(report["total"]["tls"]["max"].as_u64().unwrap() > 0, "{report}");
+    let (relayed, asked) = proxy(socks);
+    let way = format!("socks5h://u:p@127.0.0.1:{relayed}");
+    answered(&run(&[&usual[..], &["--proxy", &way]].concat()), 20);
+    assert_eq!(asked.lock().unwrap().iter().filter(|a| a.ends_with(&secure.port.to_string())).count(), 2);
+}
+
+/// nginx with `ssl_verify_client`, where it is installed: it answers 400 to who presents no certificate.
+#[test]
+fn nginx_gets_the_certificate_that_it_demands() {
+    let dir = Scratch::new("load-http-nginx");
+    certificate(&dir, "server", "a.example");
+    certificate(&dir, "client", "client.example");
+    let (port, server, client) = (free_port(), dir.path("server.pem"), dir.path("client.pem"));
+    let file = dir.path("nginx.conf");
+    let root = dir.dir().display();
+    let conf = format!(
+        "daemon off; master_process off; pid {root}/pid; error_log stderr;\n\
+         events {{}}\n\
+         http {{ access_log off; client_body_temp_path {root}; proxy_temp_path {root}; fastcgi_temp_path {root};\n\
+         uwsgi_temp_path {root}; scgi_temp_path {root};\n\
+         server {{ listen 127.0.0.1:{port} ssl http2; ssl_certificate {server}; ssl_certificate_key {server};\n\
+         ssl_client_certificate {client}; ssl_verify_client on; location / {{ return 200 hello; }} }} }}\n"
+    );
+    std::fs::write(&file, conf).unwrap();
+    let mut nginx = Command::new("nginx");
+    nginx.args(["-c", &file, "-p", &dir.dir().display().to_string()]);
+    let started = nginx.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let Ok(child) = started else {
+        flowlane_testnet::skipped("skipped, because there is no nginx");
+        return;
+    };
+    let _child = Ended(child);
+    flowlane_testnet::eventually("nginx listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let to = format!("::127.0.0.1:{port}");
+    let usual = ["https://a.example/", "-n", "20", "-c", "4", "--connect-to", &to, "--ca", &server];
+    for more in [&[][..], &["--http2"], &["--tls-max", "1.2"]] {
+        let ask = |own: &[&str]| run(&[&usual[..], more, own].concat());
+        answered(&ask(&["--cert", &client, "--expect-contains", "hello"]), 20);
+        let without = ask(&[]);
+        assert_eq!(without["total"]["counts"]["codes"]["400"], 20, "{without}");
+    }
 }

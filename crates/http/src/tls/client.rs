@@ -1,5 +1,6 @@
 //! TLS of clients: trusted certificates, a certificate of their own, versions, server names, session resumption.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -58,6 +59,15 @@ impl FromStr for Version {
             "1.0" | "1.1" => Err(format!("TLS {text} is not spoken (RFC 8996): 1.2 or 1.3")),
             _ => Err(format!("'{text}': a version of TLS is 1.2 or 1.3")),
         }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        })
     }
 }
 

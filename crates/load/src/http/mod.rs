@@ -16,7 +16,9 @@
 //!
 //! HTTP/2 is hyper's, in `h2`: such pools run beside the engine, with the same schedule and records.
 //!
-//! Not supported: decoding of content, following redirects (they count by their status), cookies, proxies.
+//! Redirects are followed by `follow` (`hop` has the rules, `origins` where they lead).
+//!
+//! Not supported: decoding of content, cookies.
 
 mod answer;
 mod book;
@@ -27,12 +29,16 @@ pub mod directions;
 mod due;
 mod engine;
 mod exchange;
+mod follow;
 mod h2;
+mod hop;
 mod idle;
 mod interim;
+mod journey;
 mod leave;
 mod open;
 mod opening;
+mod origins;
 mod pacing;
 mod pipeline;
 mod places;
@@ -52,7 +58,9 @@ mod way;
 pub use check::Checks;
 pub use choice::Think;
 pub use directions::{ConnectTo, Directions, Resolve};
-pub use plan::{AimLaw, BadPlan, Behaviour, Body, HttpAim, Pace, Plan, Pool, Request, Target, Version};
+pub use plan::{
+    AimLaw, BadPlan, Behaviour, Body, Follow, HttpAim, Pace, Plan, Pool, Request, Target, Version,
+};
 pub use proxy::{Proxy, ProxyKind};
 pub use run::{HttpLoad, HttpOptions, HttpOutcome};
 pub use url::{BadUrl, Url};

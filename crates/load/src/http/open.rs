@@ -1,7 +1,7 @@
 //! Opening a connection: client address and port, and target; [`super::way`] has what lies beyond TCP.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -137,6 +137,17 @@ impl Routes {
             None => connect,
         };
         Ok((Aimed { target: target as u16, address }, connect))
+    }
+
+    /// The next connection to a place that is not known yet, of IPv4 and of IPv6: its peer is still to be said.
+    pub(super) fn towards_anywhere(&mut self) -> [Connect; 2] {
+        let nowhere: [SocketAddr; 2] = [(Ipv4Addr::UNSPECIFIED, 0).into(), (Ipv6Addr::UNSPECIFIED, 0).into()];
+        nowhere.map(|remote| Connect {
+            local_ip: self.client_for(remote),
+            local_port: 0,
+            remote: Endpoint::from(remote),
+            options: self.options,
+        })
     }
 
     /// A connection stands.

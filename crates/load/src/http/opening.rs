@@ -90,6 +90,7 @@ impl Engine {
     pub(super) fn opening(&mut self, c: u32) {
         match self.conns[c as usize].poll_open() {
             Poll::Pending => {}
+            Poll::Ready(Ok(opened)) if self.conns[c as usize].hop().is_some() => self.arrived(c, opened),
             Poll::Ready(Ok(opened)) => self.opened(c, opened),
             Poll::Ready(Err(unopened)) => self.not_opened(c, unopened),
         }
@@ -143,6 +144,10 @@ impl Engine {
     }
 
     pub(super) fn not_opened(&mut self, c: u32, unopened: Unopened) {
+        if self.conns[c as usize].hop().is_some() {
+            self.not_arrived(c, unopened);
+            return;
+        }
         let now = self.look();
         let p = self.conn_pool(c);
         let conn = &mut self.conns[c as usize];

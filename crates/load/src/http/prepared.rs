@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
-use super::plan::{BadPlan, Body, Pool, Request, Target, Version};
+use super::plan::{BadPlan, Body, Pool, Request, Version};
 use super::proxy::Proxy;
 use super::tunnel::Tunnel;
+use super::url::Url;
 
 /// Bodies up to this length, bytes, directly follow their head in memory, so that one write sends both.
 const TOGETHER: usize = 64 << 10;
@@ -30,10 +31,18 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// A request of a pool to a URL.
+    pub(super) fn of(pool: &Pool, url: &Url, request: &Request) -> Result<Self, BadPlan> {
+        let http2 = matches!(pool.version, Version::Http2 { .. });
+        // Through a tunnel the proxy sees no request.
+        let sees = |proxy: &&Proxy| !Tunnel::is_needed(proxy, url, http2);
+        Self::new(url, request, pool.via.proxy.as_ref().filter(sees))
+    }
+
     /// `proxy`: to which it goes, if that is named in it.
-    fn new(target: &Target, request: &Request, proxy: Option<&Proxy>) -> Result<Self, BadPlan> {
+    fn new(url: &Url, request: &Request, proxy: Option<&Proxy>) -> Result<Self, BadPlan> {
         request.check()?;
-        let path = request.path.as_deref().unwrap_or(&target.url.path);
+        let path = request.path.as_deref().unwrap_or(&url.path);
         let small = match &request.body {
             Body::Bytes(bytes) if bytes.len() <= TOGETHER => Some(bytes.to_vec()),
             Body::Generated(length) if *length <= TOGETHER as u64 => {
@@ -42,7 +51,7 @@ impl Prepared {
             _ => None,
         };
         let bytes = |close: bool| {
-            let mut bytes = head(target, request, path, proxy, close).into_bytes();
+            let mut bytes = head(url, request, path, proxy, close).into_bytes();
             bytes.extend_from_slice(small.as_deref().unwrap_or_default());
             Arc::from(bytes)
         };
@@ -58,14 +67,14 @@ impl Prepared {
     /// The request for HTTP/2, in hyper's form.
     pub(super) fn http2(
         &self,
-        target: &Target,
+        url: &Url,
         request: &Request,
     ) -> Result<hyper::Request<http_body_util::Full<Bytes>>, String> {
-        let path = request.path.as_deref().unwrap_or(&target.url.path);
-        let scheme = if target.url.https { "https" } else { "http" };
+        let path = request.path.as_deref().unwrap_or(&url.path);
+        let scheme = if url.https { "https" } else { "http" };
         let mut builder = hyper::Request::builder()
             .method(request.method.as_str())
-            .uri(format!("{scheme}://{}{path}", target.url.authority()))
+            .uri(format!("{scheme}://{}{path}", url.authority()))
             .version(hyper::Version::HTTP_2)
             .header("user-agent", "flowlane");
         for (name, value) in request.headers.iter().filter(|(n, _)| !n.eq_ignore_ascii_case("host")) {
@@ -111,15 +120,12 @@ impl Prepared {
 
 /// All requests of a pool: request r to target t at index `t * requests + r`.
 pub(super) fn prepare(pool: &Pool) -> Result<Vec<Prepared>, BadPlan> {
-    let http2 = matches!(pool.version, Version::Http2 { .. });
-    // Through a tunnel the proxy sees no request.
-    let seen = |t: &Target| pool.via.proxy.as_ref().filter(|p| !Tunnel::is_needed(p, &t.url, http2));
     let pairs = pool.targets.iter().flat_map(|t| pool.requests.iter().map(move |r| (t, r)));
-    pairs.map(|(target, request)| Prepared::new(target, request, seen(target))).collect()
+    pairs.map(|(target, request)| Prepared::of(pool, &target.url, request)).collect()
 }
 
-fn head(target: &Target, request: &Request, path: &str, proxy: Option<&Proxy>, close: bool) -> String {
-    let authority = target.url.authority();
+fn head(url: &Url, request: &Request, path: &str, proxy: Option<&Proxy>, close: bool) -> String {
+    let authority = url.authority();
     let mut head = match proxy {
         None => format!("{} {path} HTTP/1.1\r\n", request.method),
         // The whole URL, for a proxy that is to ask the target itself (RFC 9112 §3.2.2).
@@ -163,6 +169,7 @@ fn pattern() -> &'static [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::plan::Target;
 
     fn prepared(request: Request) -> Prepared {
         let url: crate::http::Url = "http://a.example:81/x".parse().unwrap();

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use super::choice::Weighted;
 use super::engine::Engine;
-use super::plan::{BadPlan, Plan, Pool};
+use super::origins::Finder;
+use super::plan::{BadPlan, Plan, Pool, Target};
 use super::pool::{PoolPlan, share};
 use super::prepared::prepare;
-use super::way::Way;
+use super::way::{Way, tls};
 use crate::report::{LaneRecord, Snapshot};
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
 use crate::run::timeline;
@@ -199,10 +200,18 @@ fn records(lanes: Vec<LaneResult>) -> Vec<LaneRecord> {
 }
 
 fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
+    let any = pool.targets.iter().any(|t| t.url.https);
+    let tls = match any {
+        true => Some(tls(pool)?),
+        // A redirect may lead to https: what is missing for that is said when one does.
+        false => pool.follow.and_then(|_| tls(pool).ok()),
+    };
+    let way = |t: &Target| Way::new(&t.url, pool, tls.as_ref());
     Ok(Arc::new(PoolPlan {
         prepared: prepare(pool)?,
-        ways: pool.targets.iter().map(|t| Way::new(&t.url, pool)).collect::<Result<_, _>>()?,
+        ways: pool.targets.iter().map(way).collect::<Result<_, _>>()?,
         requests: Weighted::new(pool.requests.iter().map(|r| r.weight)),
+        finder: pool.follow.map(|_| Finder::new(pool, tls.clone())),
         pool: pool.clone(),
     }))
 }

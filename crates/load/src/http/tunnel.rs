@@ -150,9 +150,6 @@ where
             }
             held.drain(..len);
         }
-        if held.len() > LIMITS.head as usize {
-            return Err(fault("the head of the answer to CONNECT is longer than 16 KiB"));
-        }
     }
 }
 

@@ -24,7 +24,7 @@ const HINT: &str = "certificate not believed (-k believes any, --ca FILE those i
 const FULL: Duration = Duration::from_millis(1);
 
 /// What connections to one target need.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub(super) struct Way {
     socket: Option<Arc<Path>>,
     tunnel: Option<Arc<Tunnel>>,
@@ -32,32 +32,33 @@ pub(super) struct Way {
 }
 
 /// TLS to one target. Sessions are not resumed: every handshake costs as much as a new client's.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Secure {
     tls: ClientTls,
     name: ServerName<'static>,
 }
 
-impl Secure {
-    /// TLS as a pool asks for it.
-    fn new(host: &str, pool: &Pool) -> Result<Self, BadPlan> {
-        let http2 = matches!(pool.version, Version::Http2 { .. });
-        let options = ClientOptions {
-            trust: pool.trust.clone(),
-            identity: pool.identity.clone(),
-            versions: pool.tls,
-            alpn: if http2 { Alpn::Http2 } else { Alpn::Http1 },
-            no_resumption: true,
-        };
-        let tls = ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))?;
-        let name = ClientTls::name(host).map_err(|e| BadPlan(e.to_string()))?;
-        Ok(Self { tls, name })
-    }
+/// TLS of a pool's connections, whoever the server is. Reads certificates.
+pub(super) fn tls(pool: &Pool) -> Result<ClientTls, BadPlan> {
+    let http2 = matches!(pool.version, Version::Http2 { .. });
+    let options = ClientOptions {
+        trust: pool.trust.clone(),
+        identity: pool.identity.clone(),
+        versions: pool.tls,
+        alpn: if http2 { Alpn::Http2 } else { Alpn::Http1 },
+        no_resumption: true,
+    };
+    ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))
 }
 
 impl Way {
-    /// What a pool's connections to the host of a URL need; `None` if that is TCP alone. Reads certificates, and may resolve a name.
-    pub(super) fn new(url: &Url, pool: &Pool) -> Result<Option<Self>, BadPlan> {
+    /// What a pool's connections to the host of a URL need; `None` if that is TCP alone. May resolve a name, for SOCKS.
+    pub(super) fn new(url: &Url, pool: &Pool, tls: Option<&ClientTls>) -> Result<Option<Arc<Self>>, BadPlan> {
+        let secure = || {
+            let tls = tls.cloned().ok_or_else(|| BadPlan("there is no TLS here".to_owned()))?;
+            let name = ClientTls::name(url.name()).map_err(|e| BadPlan(e.to_string()))?;
+            Ok::<_, BadPlan>(Secure { tls, name })
+        };
         let http2 = matches!(pool.version, Version::Http2 { .. });
         let tunnel = match &pool.via.proxy {
             Some(proxy) if Tunnel::is_needed(proxy, url, http2) => Some(Tunnel::new(proxy, url, pool)?),
@@ -66,31 +67,31 @@ impl Way {
         let way = Self {
             socket: pool.via.unix_socket.as_deref().map(Arc::from),
             tunnel: tunnel.map(Arc::new),
-            secure: if url.https { Some(Secure::new(url.name(), pool)?) } else { None },
+            secure: if url.https { Some(secure()?) } else { None },
         };
         let any = way.socket.is_some() || way.tunnel.is_some() || way.secure.is_some();
-        Ok(any.then_some(way))
+        Ok(any.then(|| Arc::new(way)))
     }
 }
 
 /// Opens a connection to a target.
-pub(super) async fn open(connect: Connect, way: Option<Way>) -> Result<Opened, Unopened> {
-    let way = way.unwrap_or_default();
-    let mut tcp = match &way.socket {
-        Some(path) => open_path(path).await?,
+pub(super) async fn open(connect: Connect, way: Option<Arc<Way>>) -> Result<Opened, Unopened> {
+    let way = way.as_deref();
+    // What only some need is boxed, so that connections without it stay small.
+    let mut tcp = match way.and_then(|way| way.socket.as_ref()) {
+        Some(path) => Box::pin(open_path(path)).await?,
         None => TcpStream::connect_with(connect, None).await.map_err(|e| unopened(e, &connect))?,
     };
-    if let Some(tunnel) = &way.tunnel {
-        // As below: those without stay small.
+    if let Some(tunnel) = way.and_then(|way| way.tunnel.as_ref()) {
         let dug = Box::pin(tunnel.dig(&mut tcp)).await;
         dug.map_err(|Refused { kind, why }| Unopened { kind, why, other_address: false })?;
     }
     let connected = clock();
-    let Some(secure) = way.secure else {
+    let Some((way, secure)) = way.and_then(|way| Some((way, way.secure.as_ref()?))) else {
         return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
     };
-    // The state of a TLS handshake has kilobytes: it is boxed so that connections without TLS stay small.
-    match Box::pin(secure.tls.connect(tcp, secure.name)).await {
+    // Its state has kilobytes.
+    match Box::pin(secure.tls.connect(tcp, secure.name.clone())).await {
         Ok(tls::Stream::Plain(tcp)) => {
             Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected })
         }
@@ -103,7 +104,7 @@ pub(super) async fn open(connect: Connect, way: Option<Way>) -> Result<Opened, U
                 },
                 _ => ErrorKind::Tls,
             };
-            let place = way.socket.map_or_else(
+            let place = way.socket.as_ref().map_or_else(
                 || zone::show(connect.remote.into()).to_string(),
                 |path| path.display().to_string(),
             );

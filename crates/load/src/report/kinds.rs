@@ -29,6 +29,10 @@ pub enum ErrorKind {
     Proxy,
     /// HTTP/2: the stream or the connection ended with an error code.
     Http2,
+    /// A request was redirected more often than allowed: in a loop, for one.
+    RedirectLimit,
+    /// A redirect leads to a host that was not asked for.
+    RedirectAway,
     /// The answer's status is not an expected one.
     Status,
     /// The answer's length is not the expected one.
@@ -47,7 +51,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them, in order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Resolve,
         Self::Refused,
         Self::Unreachable,
@@ -60,6 +64,8 @@ impl ErrorKind {
         Self::Tls,
         Self::Proxy,
         Self::Http2,
+        Self::RedirectLimit,
+        Self::RedirectAway,
         Self::Status,
         Self::Length,
         Self::Content,
@@ -88,6 +94,8 @@ impl ErrorKind {
             Self::Tls => "tls",
             Self::Proxy => "proxy",
             Self::Http2 => "http2",
+            Self::RedirectLimit => "redirect-limit",
+            Self::RedirectAway => "redirect-away",
             Self::Status => "status",
             Self::Length => "length",
             Self::Content => "content",

@@ -6,9 +6,10 @@ use std::time::Duration;
 use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 
 use super::BadScenario;
-use super::file::{self, KeepAlive, Text};
+use super::file::{self, Followed, KeepAlive, Text};
 use crate::http::{
-    Behaviour, Body, Checks, Directions, Pace, Plan, Pool, Request, Target, Think, Url, Version, Via, check,
+    Behaviour, Body, Checks, Directions, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, Via,
+    check,
 };
 use crate::run::timeline::Phase;
 use crate::units;
@@ -138,6 +139,10 @@ impl Cx<'_> {
         };
         let pace = pace.map_or(Pace::Closed, |per_second| Pace::Rate { per_second, poisson: pool.poisson });
         let via = self.via(pool)?;
+        if pool.follow_anywhere && pool.follow.is_none() {
+            return self
+                .bad(written.span(), "follow-anywhere is for redirects that are followed: follow = true");
+        }
         let target = self.targets(pool, &via, written.span())?;
         let bytes = |t: &Option<Text>| Ok(self.option(t.as_ref(), units::size)?.map(|n| n as u64));
         let version = match (&pool.pipeline, &pool.http2) {
@@ -175,6 +180,13 @@ impl Cx<'_> {
             identity: self.identity(pool)?,
             tls: self.versions(pool)?,
             via,
+            follow: match pool.follow.as_ref().map(toml::Spanned::get_ref) {
+                None | Some(Followed::Any(false)) => None,
+                Some(Followed::Any(true)) => {
+                    Some(Follow { anywhere: pool.follow_anywhere, ..Follow::default() })
+                }
+                Some(Followed::Most(most)) => Some(Follow { most: *most, anywhere: pool.follow_anywhere }),
+            },
             clients: pool.clients.iter().map(|c| self.read(c, str::parse)).collect::<Result<_>>()?,
             behaviour: match &pool.behaviour {
                 None => Behaviour::Normal,

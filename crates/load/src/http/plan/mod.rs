@@ -57,6 +57,26 @@ pub enum Pace {
     Closed,
 }
 
+/// How redirects are followed (RFC 9110 §15.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Follow {
+    /// Most redirects of one request.
+    pub most: u32,
+    /// To any host; otherwise only to hosts of the targets.
+    pub anywhere: bool,
+}
+
+impl Default for Follow {
+    fn default() -> Self {
+        Self { most: Self::MOST, anywhere: false }
+    }
+}
+
+impl Follow {
+    /// Most redirects of one request if nobody says how many.
+    pub const MOST: u32 = 10;
+}
+
 /// Behaviour of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Behaviour {
@@ -147,6 +167,8 @@ pub struct Pool {
     pub via: Via,
     /// Client addresses; empty for the host's own.
     pub clients: Vec<ClientRange>,
+    /// Redirects are followed; without it they are answers as others are.
+    pub follow: Option<Follow>,
     /// Behaviour of clients.
     pub behaviour: Behaviour,
     /// Buckets of the target to hit.
@@ -179,6 +201,7 @@ impl Pool {
             tls: Versions::default(),
             via: Via::default(),
             clients: Vec::new(),
+            follow: None,
             behaviour: Behaviour::Normal,
             aim: None,
             fast_open: false,

@@ -241,7 +241,9 @@ impl Place {
         if self.link != LinkKind::Kernel {
             return Ok(());
         }
-        let connections = plan.pools.iter().map(|p| p.connections).sum();
+        // Who follows redirects keeps a connection to where they lead beside that to the target.
+        let each = |p: &Pool| p.connections.saturating_mul(if p.follow.is_some() { 2 } else { 1 });
+        let connections = plan.pools.iter().map(each).sum();
         crate::commands::load::near::more_descriptors(connections, "connections (-c)")
     }
 

@@ -10,7 +10,7 @@ use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields
 use flowlane_load::ClientRange;
 use flowlane_load::Phase;
 use flowlane_load::http::{
-    AimLaw, Behaviour, Body, Checks, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
+    AimLaw, Behaviour, Body, Checks, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
 };
 use flowlane_load::scenario::Instead;
 
@@ -123,6 +123,20 @@ pub(super) struct PlanOptions {
         conflicts_with_all = ["pipeline", "scenario"]
     )]
     http2: Option<u16>,
+    /// Follow redirects, so many for one request at most [default: 10], to hosts of the targets. The latency is that of the whole.
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10",
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+        conflicts_with_all = ["pipeline", "scenario"]
+    )]
+    follow: Option<u32>,
+    /// Follow redirects to any host: answers then choose where requests go.
+    #[arg(long, requires = "follow")]
+    follow_anywhere: bool,
     /// Slow clients: bytes per second that each connection reads.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     read_rate: Option<u64>,
@@ -242,6 +256,7 @@ impl PlanOptions {
             identity: self.via.identity(),
             tls: self.via.versions()?,
             via,
+            follow: self.follow.map(|most| Follow { most, anywhere: self.follow_anywhere }),
             clients: clients.to_vec(),
             behaviour: match (self.half_open, self.syn_only) {
                 (true, _) => Behaviour::HalfOpen,

@@ -7,7 +7,7 @@ use anyhow::{anyhow, ensure};
 use clap::Args;
 use flowlane::written;
 use flowlane_http::tls::{ClientIdentity, Trust, Version, Versions};
-use flowlane_load::http::{ConnectTo, Directions, Plan, Proxy, Resolve, Via};
+use flowlane_load::http::{ConnectTo, Directions, Follow, Plan, Proxy, Resolve, Via};
 
 /// Options of the way to the targets.
 #[derive(Debug, Args)]
@@ -92,7 +92,11 @@ pub(super) fn shown(plan: &Plan) -> Vec<(String, String)> {
     for pool in &plan.pools {
         let own = pool.identity.as_ref();
         let own = own.map(|own| ("client-certificate".to_owned(), own.certificates.display().to_string()));
-        for entry in pool.via.shown().into_iter().chain(own) {
+        let follow = pool.follow.map(|Follow { most, anywhere }| {
+            let whither = if anywhere { "to any host" } else { "to hosts of the targets" };
+            ("redirects".to_owned(), format!("followed {whither}, at most {most} for a request"))
+        });
+        for entry in pool.via.shown().into_iter().chain(own).chain(follow) {
             if !all.contains(&entry) {
                 all.push(entry);
             }
