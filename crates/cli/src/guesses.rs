@@ -25,7 +25,12 @@ pub(crate) fn answer(error: &clap::Error, arguments: &[String]) -> Option<String
         (_, _, Some(ContextValue::String(value))) => {
             let behind = |pair: &[String]| pair[0] == "-q" && pair[1] == *value;
             let quiet = arguments.windows(2).any(behind);
-            quiet.then(|| format!("-q is --quiet here: a rate is --rate {value}"))
+            if quiet {
+                return Some(format!("-q is --quiet here: a rate is --rate {value}"));
+            }
+            let key = arguments.windows(2).any(|pair| pair[0] == "--key" && pair[1] == *value);
+            let file = key && (value.contains(['/', '.']));
+            file.then(|| format!("--key is the key of RSS: the private key of --cert is --cert-key {value}"))
         }
         _ => None,
     }
@@ -95,6 +100,25 @@ fn ours(option: &str) -> Option<&'static str> {
         "-R" | "--rps" | "--qps" => "a rate is -r RATE",
         "-s" | "--script" => "a scenario is --scenario FILE",
         "--vus" | "--clients" => "the number of clients is -c CONNECTIONS",
+        "--cacert" | "--capath" => "certificates to trust are --ca FILE",
+        "--tlsv1.2" => "the lowest version of TLS is --tls-min 1.2",
+        "--tlsv1.3" => "the lowest version of TLS is --tls-min 1.3",
+        "-E" | "--client-cert" => "a client certificate is --cert FILE, its key --cert-key FILE",
+        "--client-key" | "--cert-file" | "--key-file" => {
+            "a certificate is --cert FILE, its key --cert-key FILE"
+        }
+        "--abstract-unix-socket" => "a Unix socket has a path: --unix-socket PATH",
+        "--socks5" | "-x" => "a proxy is --proxy URL: http://HOST:PORT or socks5://HOST:PORT",
+        "--socks5-hostname" => "a proxy that resolves names is --proxy socks5h://HOST:PORT",
+        "-U" | "--proxy-user" => {
+            "a login at a proxy is part of its URL: --proxy http://USER:PASSWORD@HOST:PORT"
+        }
+        "-L" | "--location" => "redirects are followed with --follow",
+        "--max-redirs" | "--max-redirects" | "--redirect" | "--redirects" => {
+            "redirects are followed with --follow=N"
+        }
+        "--disable-redirects" | "--no-redirect" => "redirects are answers here, unless there is --follow",
+        "--noproxy" => "no proxy is used but that of --proxy",
         "--latency" | "--latencies" => "latencies are always printed",
         _ => return None,
     })
@@ -167,6 +191,16 @@ mod tests {
             ("--latency", "always"),
             ("--vus 10", "-c CONNECTIONS"),
             ("-q 100", "--rate 100"),
+            ("--cacert x.pem", "--ca FILE"),
+            ("--tlsv1.3", "--tls-min 1.3"),
+            ("-E x.pem", "--cert FILE"),
+            ("--cert x.pem --key x.key", "--cert-key x.key"),
+            ("-x http://a:1", "--proxy URL"),
+            ("--socks5-hostname a:1", "socks5h://"),
+            ("--proxy-user u:p", "USER:PASSWORD@"),
+            ("--noproxy a", "--proxy"),
+            ("-L", "--follow"),
+            ("--max-redirs 5", "--follow=N"),
         ] {
             let said = asked(&format!("flowlane load http http://a.example/ {option}")).unwrap_or_default();
             assert!(said.contains(words), "{option}: {said}");

@@ -141,6 +141,10 @@ const CASES: &[Case<'_>] = &[
     ("http2", "/", &["-c", "1", "-n", "40", "--http2", "4"], |r| {
         all_answered(r) && count(r, "connections-opened") == 1
     }),
+    // To the directory, which has no index.
+    ("follow", "/status/302", &["-n", "20", "-c", "2", "--follow=2", "--expect-status", "404"], |r| {
+        all_answered(r) && count(r, "404") == 20 && more(r, "redirects") == 20
+    }),
     ("read-rate", "/size/20000", &["-c", "1", "--read-rate", "20k", "-d", "1s"], |r| {
         (1..=3).contains(&count(r, "sent"))
     }),
@@ -230,6 +234,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("body-file", "below"),
     ("insecure", "below"),
     ("ca", "below"),
+    ("connect-to", "load_http_via"),
+    ("resolve", "load_http_via"),
+    ("cert", "load_http_via"),
+    ("cert-key", "load_http_via"),
+    ("tls-min", "load_http_via"),
+    ("tls-max", "load_http_via"),
+    ("unix-socket", "load_http_via"),
+    ("proxy", "load_http_via"),
+    ("follow-anywhere", "load_http_via"),
     ("addr", "load_serve"),
     ("gateway", "below"),
     ("routed", "below"),

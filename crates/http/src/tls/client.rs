@@ -1,18 +1,22 @@
-//! TLS of clients: trusted certificates, server names, session resumption.
+//! TLS of clients: trusted certificates, a certificate of their own, versions, server names, session resumption.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion, version,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use super::server::chain;
+use super::pem::{chain, private_key};
+use super::verify;
 use super::{Alpn, HandshakeError, Stream, TlsError, provider};
 
 /// Trusted certificates.
@@ -27,11 +31,78 @@ pub enum Trust {
     Anybody,
 }
 
+/// A client's own certificate and key, for servers that ask for one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// PEM file with the certificate chain, the client's own first.
+    pub certificates: PathBuf,
+    /// PEM file with the key; it may be the same.
+    pub key: PathBuf,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// RFC 5246
+    Tls12,
+    /// RFC 8446
+    Tls13,
+}
+
+impl FromStr for Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "1.2" => Ok(Self::Tls12),
+            "1.3" => Ok(Self::Tls13),
+            "1.0" | "1.1" => Err(format!("TLS {text} is not spoken (RFC 8996): 1.2 or 1.3")),
+            _ => Err(format!("'{text}': a version of TLS is 1.2 or 1.3")),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        })
+    }
+}
+
+/// The versions of TLS to offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Versions {
+    /// The lowest.
+    pub min: Version,
+    /// The highest.
+    pub max: Version,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self { min: Version::Tls12, max: Version::Tls13 }
+    }
+}
+
+impl Versions {
+    /// None if the lowest is above the highest.
+    fn offered(self) -> Vec<&'static SupportedProtocolVersion> {
+        let all = [(Version::Tls13, &version::TLS13), (Version::Tls12, &version::TLS12)];
+        all.into_iter().filter(|(v, _)| (self.min..=self.max).contains(v)).map(|(_, known)| known).collect()
+    }
+}
+
 /// Options of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClientOptions {
     /// Trusted certificates.
     pub trust: Trust,
+    /// The client's own certificate. It is presented to servers that ask for one.
+    pub identity: Option<ClientIdentity>,
+    /// Versions of TLS to offer.
+    pub versions: Versions,
     /// Versions of HTTP to offer.
     pub alpn: Alpn,
     /// Never resume sessions: every handshake is a full one.
@@ -45,27 +116,30 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Loads the trusted certificates.
+    /// Loads the trusted certificates, and the client's own.
     ///
     /// # Errors
-    /// A file cannot be read, or the machine has no certificate authorities.
+    /// A file cannot be read, certificate and key do not match, the machine has no certificate authorities, or no version is left.
     pub fn new(options: &ClientOptions) -> Result<Self, TlsError> {
         let provider = provider();
+        let versions = options.versions.offered();
+        if versions.is_empty() {
+            return Err(TlsError::NoVersion);
+        }
         let builder =
-            ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+            ClientConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions)?;
         let verifier: Arc<dyn ServerCertVerifier> = match &options.trust {
             Trust::Anybody => Arc::new(Unchecked(provider)),
-            Trust::Native => checked(native_roots()?, provider)?,
-            Trust::File(path) => {
-                let mut roots = RootCertStore::empty();
-                let named = chain(path)?;
-                for certificate in &named {
-                    roots.add(certificate.clone())?;
-                }
-                Arc::new(Named { named, vouched: checked(roots, provider)? })
-            }
+            Trust::Native => verify::servers(native_roots()?, provider)?,
+            Trust::File(path) => verify::servers_of(path, provider)?,
         };
-        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let mut config = match &options.identity {
+            Some(own) => builder
+                .with_client_auth_cert(chain(&own.certificates)?, private_key(&own.key)?)
+                .map_err(TlsError::Identity)?,
+            None => builder.with_no_client_auth(),
+        };
         config.alpn_protocols = options.alpn.names();
         if options.no_resumption {
             config.resumption = Resumption::disabled();
@@ -96,16 +170,6 @@ impl ClientTls {
     }
 }
 
-fn checked(
-    roots: RootCertStore,
-    provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(|e| TlsError::NoRoots(e.to_string()))?;
-    Ok(verifier)
-}
-
 fn native_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -116,60 +180,6 @@ fn native_roots() -> Result<RootCertStore, TlsError> {
         return Err(TlsError::NoRoots(why));
     }
     Ok(roots)
-}
-
-/// Accepts certificates signed by the given ones, and a server that presents one of the given certificates itself. Self-signed certificates
-/// usually declare themselves an authority, which is refused for servers (RFC 5280 §4.2.1.9), but a certificate given explicitly is meant.
-/// Its names are checked if it has any, and the peer must prove that it has the key.
-#[derive(Debug)]
-struct Named {
-    named: Vec<CertificateDer<'static>>,
-    vouched: Arc<dyn ServerCertVerifier>,
-}
-
-impl ServerCertVerifier for Named {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if !self.named.contains(certificate) {
-            return self.vouched.verify_server_cert(certificate, others, name, ocsp, now);
-        }
-        match verify_server_name(&ParsedCertificate::try_from(certificate)?, name) {
-            Err(rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
-                presented,
-                ..
-            })) if presented.is_empty() => {}
-            fits => fits?,
-        }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.vouched.verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.vouched.verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.vouched.supported_verify_schemes()
-    }
 }
 
 /// Accepts any certificate; the peer must still prove that it has the key.

@@ -4,18 +4,20 @@
 //! data. The rest of the code uses [`Stream`], so the same code serves `http` and `https` without virtual calls.
 //!
 //! The protocol is agreed in the handshake (ALPN, RFC 7301), and sessions are resumed with tickets (RFC 8446 §2.2,
-//! RFC 5077). Not supported: client certificates, early data.
+//! RFC 5077). Not supported: early data.
 
 mod client;
+mod pem;
 mod server;
 mod stream;
+mod verify;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-pub use client::{ClientOptions, ClientTls, Trust};
+pub use client::{ClientIdentity, ClientOptions, ClientTls, Trust, Version, Versions};
 pub use rustls::pki_types::ServerName;
 pub use server::{Identity, ServerTls};
 pub use stream::{Handshake, Stream};
@@ -63,6 +65,9 @@ pub enum TlsError {
     /// The certificate does not match the key, or cannot be used.
     #[error("the certificate cannot be used with this key: {0}")]
     Identity(rustls::Error),
+    /// The lowest version of TLS is above the highest.
+    #[error("no version of TLS is left: the lowest is above the highest")]
+    NoVersion,
     /// This machine has no list of certificate authorities.
     #[error(
         "no certificate authorities found on this machine ({0}); name a file of them, or do without checking"

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
+use super::pem::{chain, private_key};
+use super::verify;
 use super::{Alpn, HandshakeError, Stream, TlsError, provider};
 
 /// Most bytes that a connection holds for a peer that does not read: two records (RFC 8446 §5.1).
@@ -43,6 +44,15 @@ impl ServerTls {
     /// # Errors
     /// Files cannot be read, or certificate and key do not match.
     pub fn new(identity: &Identity, alpn: Alpn) -> Result<Self, TlsError> {
+        Self::with_clients(identity, alpn, None)
+    }
+
+    /// As [`ServerTls::new`]. With `client_ca` clients have to present a certificate: one of that PEM file, or one signed by those; others are
+    /// refused in the handshake (RFC 8446 §4.4.2.4).
+    ///
+    /// # Errors
+    /// As [`ServerTls::new`].
+    pub fn with_clients(identity: &Identity, alpn: Alpn, client_ca: Option<&Path>) -> Result<Self, TlsError> {
         let (chain, key) = match identity {
             Identity::Files { certificates, key } => (chain(certificates)?, private_key(key)?),
             Identity::SelfSigned(names) => {
@@ -52,11 +62,13 @@ impl ServerTls {
             }
         };
         let certificate = chain.first().cloned().unwrap_or_else(|| CertificateDer::from(Vec::new()));
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .map_err(TlsError::Identity)?;
+        let builder =
+            ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+        let builder = match client_ca {
+            Some(path) => builder.with_client_cert_verifier(verify::clients_of(path, provider())?),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Identity)?;
         config.alpn_protocols = alpn.names();
         config.ticketer = rustls::crypto::ring::Ticketer::new()?;
         Ok(Self { config: Arc::new(config), certificate })
@@ -106,30 +118,5 @@ impl Identity {
     #[must_use]
     pub fn for_addresses(addresses: &[IpAddr]) -> Self {
         Self::SelfSigned(names(addresses))
-    }
-}
-
-/// Certificates of a PEM file.
-pub(super) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let fault = |why: String| TlsError::File { path: path.to_owned(), wanted: "a certificate", why };
-    let chain: Vec<_> =
-        CertificateDer::pem_file_iter(path).and_then(Iterator::collect).map_err(|e| fault(pem_error(&e)))?;
-    if chain.is_empty() {
-        return Err(fault("no certificate in it".to_owned()));
-    }
-    Ok(chain)
-}
-
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let fault =
-        |why: String| TlsError::File { path: path.to_owned(), wanted: "an unencrypted private key", why };
-    PrivateKeyDer::from_pem_file(path).map_err(|e| fault(pem_error(&e)))
-}
-
-fn pem_error(error: &rustls::pki_types::pem::Error) -> String {
-    match error {
-        rustls::pki_types::pem::Error::Io(e) => e.to_string(),
-        rustls::pki_types::pem::Error::NoItemsFound => "nothing of the kind in it".to_owned(),
-        other => other.to_string(),
     }
 }

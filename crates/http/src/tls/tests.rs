@@ -33,7 +33,8 @@ fn self_signed(alpn: Alpn) -> ServerTls {
 }
 
 fn anybody(alpn: Alpn, no_resumption: bool) -> ClientTls {
-    ClientTls::new(&ClientOptions { trust: Trust::Anybody, alpn, no_resumption }).unwrap()
+    ClientTls::new(&ClientOptions { trust: Trust::Anybody, alpn, no_resumption, ..ClientOptions::default() })
+        .unwrap()
 }
 
 fn scratch(name: &str) -> PathBuf {
@@ -176,4 +177,75 @@ async fn what_is_not_tls_is_refused() {
     assert!(self_signed(Alpn::Both).accept(far).await.is_err());
     assert!(ClientTls::name("[::1]").is_ok());
     assert!(matches!(ClientTls::name("a b"), Err(HandshakeError::Name(_))));
+}
+
+/// A certificate and its key in one file, as curl takes it: an authority by its own word, or signed by one, whose certificate is returned.
+fn own(tag: &str, signed: bool) -> (ClientIdentity, String) {
+    let mut authority = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let secret = key.serialize_pem();
+    let authority = rcgen::CertifiedIssuer::self_signed(authority, key).unwrap();
+    let both = if signed {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let parameters = rcgen::CertificateParams::new(vec!["b.test".to_owned()]).unwrap();
+        parameters.signed_by(&key, &authority).unwrap().pem() + &key.serialize_pem()
+    } else {
+        authority.pem() + &secret
+    };
+    let file = scratch(&format!("{tag}.pem"));
+    std::fs::write(&file, both).unwrap();
+    (ClientIdentity { certificates: file.clone(), key: file }, authority.pem())
+}
+
+#[tokio::test]
+async fn a_server_that_demands_certificates_refuses_who_has_none() {
+    let identity = Identity::SelfSigned(vec!["localhost".to_owned()]);
+    let ((stranger, _), file) = (own("stranger", false), scratch("authority.pem"));
+    for signed in [false, true] {
+        let (ours, authority) = own("client", signed);
+        std::fs::write(&file, authority).unwrap();
+        let server = ServerTls::with_clients(&identity, Alpn::Both, Some(&file)).unwrap();
+        for versions in [Versions::default(), Versions { max: Version::Tls12, ..Versions::default() }] {
+            for (who, good) in [(Some(&ours), true), (Some(&stranger), false), (None, false)] {
+                let trust = Trust::Anybody;
+                let options =
+                    ClientOptions { trust, identity: who.cloned(), versions, ..ClientOptions::default() };
+                let (client, accepted) = meet(&server, &ClientTls::new(&options).unwrap(), "localhost").await;
+                assert_eq!(accepted.is_ok(), good, "{who:?}, {versions:?}: {:?}", accepted.err());
+                if good {
+                    talk(&mut client.unwrap(), &mut accepted.unwrap()).await;
+                } else if let Ok(mut client) = client {
+                    // With TLS 1.3 the client learns of it when it reads.
+                    assert_eq!(versions.max, Version::Tls13);
+                    assert!(client.read(&mut [0; 9]).await.is_err());
+                }
+            }
+        }
+        std::fs::remove_file(ours.certificates).unwrap();
+    }
+    for file in [file, stranger.certificates] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn versions_are_those_that_were_asked_for() {
+    let tls = |min: &str, max: &str| {
+        let versions = Versions { min: min.parse().unwrap(), max: max.parse().unwrap() };
+        ClientTls::new(&ClientOptions { trust: Trust::Anybody, versions, ..ClientOptions::default() })
+    };
+    for (min, max, agreed) in [
+        ("1.2", "1.2", rustls::ProtocolVersion::TLSv1_2),
+        ("1.2", "1.3", rustls::ProtocolVersion::TLSv1_3),
+        ("1.3", "1.3", rustls::ProtocolVersion::TLSv1_3),
+    ] {
+        let (client, _) = meet(&self_signed(Alpn::Both), &tls(min, max).unwrap(), "localhost").await;
+        let Stream::Tls(stream) = client.unwrap() else { panic!("encrypted") };
+        assert_eq!(stream.get_ref().1.protocol_version(), Some(agreed));
+    }
+    assert!(tls("1.3", "1.2").unwrap_err().to_string().contains("no version"));
+    for bad in ["1.1", "1.0", "1.4", "tls1.2", ""] {
+        assert!(bad.parse::<Version>().unwrap_err().contains("1.2 or 1.3"), "{bad}");
+    }
 }

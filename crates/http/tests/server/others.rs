@@ -100,7 +100,7 @@ pub(crate) fn tls() -> (ServerTls, impl Fn(Alpn) -> ClientTls + Send + 'static) 
     ));
     std::fs::write(&file, server.certificate_pem()).unwrap();
     let clients = move |alpn| {
-        ClientTls::new(&ClientOptions { trust: Trust::File(file.clone()), alpn, no_resumption: false })
+        ClientTls::new(&ClientOptions { trust: Trust::File(file.clone()), alpn, ..ClientOptions::default() })
             .unwrap()
     };
     (server, clients)

@@ -8,6 +8,7 @@ use flowlane_http::h1::Event;
 use super::conn::{InFlight, State};
 use super::engine::Engine;
 use super::exchange::PARTS;
+use super::hop;
 use crate::report::{ErrorKind, Sample};
 
 impl Engine {
@@ -85,6 +86,12 @@ impl Engine {
                     conn.status = head.status;
                     conn.keep = head.keep_alive;
                     conn.first_byte = if conn.first_byte == 0 { self.now } else { conn.first_byte };
+                    if head.status >= 300 {
+                        let follow = self.pools[p].plan.pool.follow;
+                        if let Some(location) = follow.and_then(|_| hop::location(&head)) {
+                            conn.extra().journey.get_or_insert_default().location = Some(location);
+                        }
+                    }
                 }
                 Some(Event::Data(data)) => {
                     conn.content += data.len() as u64;
@@ -100,6 +107,10 @@ impl Engine {
                     }
                 }
                 Some(Event::End) => {
+                    if conn.is_redirected() {
+                        self.follow(c, at < bytes.len());
+                        return;
+                    }
                     self.answered(c);
                     let conn = &mut self.conns[c as usize];
                     if conn.extra.as_ref().is_some_and(|e| !e.behind.is_empty()) && conn.keep {
@@ -148,6 +159,10 @@ impl Engine {
             self.close(c);
             return;
         }
+        if conn.hop().is_some() {
+            self.come_home(c);
+            return;
+        }
         let behind = conn.extra.as_ref().map_or(0, |e| e.behind.len());
         if !conn.keep || conn.last || conn.written_short() {
             if behind > 0 {
@@ -156,6 +171,12 @@ impl Engine {
             self.close(c);
             return;
         }
+        self.free_again(c);
+    }
+
+    /// The connection can be used further, if it is to.
+    pub(super) fn free_again(&mut self, c: u32) {
+        let p = self.conn_pool(c);
         if self.pools[p].active() > self.pools[p].allowed {
             self.close(c);
             return;
@@ -173,6 +194,10 @@ impl Engine {
         match conn.reader.finish() {
             Ok(Some(Event::End)) => {
                 conn.keep = false;
+                if conn.is_redirected() {
+                    self.follow(c, false);
+                    return;
+                }
                 self.answered(c);
                 self.after(c, false);
             }

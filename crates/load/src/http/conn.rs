@@ -13,7 +13,9 @@ use flowlane_http::h1::{Limits, ResponseReader};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::check::Checker;
+use super::journey::Journey;
 use super::open::{Aimed, poll_plain};
+use super::prepared::Prepared;
 use super::ready::{Bell, Ready};
 use super::stream::{Opened, Stream, Unopened};
 use crate::report::ErrorKind;
@@ -62,6 +64,8 @@ pub(super) struct Extra {
     pub(super) checker: Option<Checker>,
     /// Why the rest of the request could not be written, once it could not.
     pub(super) unwritten: Option<(ErrorKind, String)>,
+    /// Redirects that are followed.
+    pub(super) journey: Option<Box<Journey>>,
 }
 
 /// A connection.
@@ -226,6 +230,28 @@ impl Conn {
             || self.extra.as_ref().is_some_and(|e| e.unwritten.is_some())
     }
 
+    /// Whether another request may follow the answer that was read.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.keep && !self.last && !self.written_short()
+    }
+
+    /// Whether nothing has come on a stream that nobody asked anything, not even its end.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.read(&mut [0; 1]).is_pending()
+    }
+
+    /// The request as a redirect has made it, if it was redirected.
+    #[inline]
+    pub(super) fn hop(&self) -> Option<&Arc<Prepared>> {
+        self.extra.as_ref()?.journey.as_ref()?.prepared.as_ref()
+    }
+
+    /// Whether the answer that was read is a redirect that is to be followed.
+    #[inline]
+    pub(super) fn is_redirected(&self) -> bool {
+        self.extra.as_ref().and_then(|e| e.journey.as_ref()).is_some_and(|j| j.location.is_some())
+    }
+
     /// Has the connection looked at in the engine's next turn.
     pub(super) fn ring(&self) {
         self.waker.wake_by_ref();
@@ -255,7 +281,7 @@ mod tests {
         let conn = std::mem::size_of::<Conn>();
         assert!(conn <= 272, "{conn} bytes");
         let connect = flowlane::Connect::to("10.0.0.1:80".parse::<std::net::SocketAddr>().unwrap().into());
-        let opening = std::mem::size_of_val(&super::super::open::open(connect, None));
+        let opening = std::mem::size_of_val(&super::super::way::open(connect, None));
         // An endpoint carries the number of its interface.
         assert!(opening <= 1024, "{opening} bytes");
     }

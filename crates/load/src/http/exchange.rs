@@ -168,11 +168,15 @@ impl Engine {
     }
 
     /// Continues to send.
-    fn write(&mut self, c: u32) {
+    pub(super) fn write(&mut self, c: u32) {
         let p = self.conn_pool(c);
         let pool = &mut self.pools[p];
         let conn = &mut self.conns[c as usize];
-        let prepared = pool.plan.prepared(conn.target, conn.asked.request);
+        let hop = conn.hop().cloned();
+        let prepared = match &hop {
+            None => pool.plan.prepared(conn.target, conn.asked.request),
+            Some(hop) => hop,
+        };
         let most = pool.plan.pool.write_rate.map_or(u64::MAX, |rate| (rate / PARTS).max(1));
         loop {
             let piece = prepared.piece(conn.written, conn.last);

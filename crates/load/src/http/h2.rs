@@ -9,7 +9,9 @@
 //! connection ended, has not failed (RFC 9113 §8.7): it is sent again, on another connection if this one ends, and counted as
 //! `sent-again`.
 
-use std::collections::VecDeque;
+mod follow;
+
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,20 +24,27 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::check::Checker;
+use super::hop::is_redirect;
 use super::interim::Limited;
-use super::open::{Aimed, Routes, open};
+use super::open::{Aimed, Routes};
+use super::origins::Origins;
 use super::plan::Version;
 use super::pool::{PoolPlan, PoolState};
 use super::run::Common;
 use super::stream::Stream;
+use super::way::open;
 use crate::report::{ErrorKind, Sample};
 use crate::run::clock;
 use crate::run::door::Refusal;
 use crate::run::moments::Moments;
 
-type Outgoing = hyper::Request<Full<Bytes>>;
+type Body = Full<Bytes>;
+type Outgoing = hyper::Request<Body>;
+/// Why a connection ended, once it has.
+type Ended = Arc<OnceLock<(ErrorKind, String)>>;
 
 /// How often a request is sent again before it has failed, for a server that refuses all.
 const MOST_AGAIN: u8 = 4;
@@ -68,6 +77,9 @@ pub(super) struct Shared {
 struct Inner {
     book: super::book::Book,
     routes: Routes,
+    /// Where redirects led, and the connections there, by the origin's place in memory.
+    origins: Origins,
+    elsewhere: HashMap<usize, follow::Elsewhere>,
     moments: Option<Moments>,
     /// Requests to be sent again.
     again: VecDeque<Due>,
@@ -100,13 +112,11 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     /// Starts a pool's tasks in this lane. They own the pool's records until [`Shared::take_book`].
     pub(super) fn start(common: &Arc<Common>, pool: &mut PoolState, end: u64, rng: &mut Rng) -> Arc<Self> {
-        let streams = match pool.plan.pool.version {
-            Version::Http2 { streams } => usize::from(streams),
-            Version::Http1 { .. } => 1,
-        };
         let inner = Inner {
             book: std::mem::replace(&mut pool.book, super::book::Book::new()),
             routes: std::mem::replace(&mut pool.routes, Routes::new(&pool.plan.pool, 0, 1)),
+            origins: Origins::default(),
+            elsewhere: HashMap::new(),
             moments: pool.moments.take(),
             again: VecDeque::new(),
             requests_left: pool.requests_left,
@@ -120,9 +130,17 @@ impl Shared {
             Arc::new(Self { common: common.clone(), plan: pool.plan.clone(), inner: inner.into(), end });
         for _ in 0..pool.count {
             // The lane has ended.
-            let _ = flowlane::spawn(connection(shared.clone(), streams));
+            let _ = flowlane::spawn(connection(shared.clone(), shared.streams()));
         }
         shared
+    }
+
+    /// Streams that may be open on a connection at once.
+    fn streams(&self) -> usize {
+        match self.plan.pool.version {
+            Version::Http2 { streams } => usize::from(streams),
+            Version::Http1 { .. } => 1,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -249,9 +267,9 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
         };
         let made = match route {
             Ok((at, connect)) => {
-                let secure = shared.plan.secure[usize::from(at.target)].clone();
+                let way = shared.plan.ways[usize::from(at.target)].clone();
                 let limit = shared.common.plan.timeout;
-                (Some(at), within(limit, open(connect, secure)).await)
+                (Some(at), within(limit, open(connect, way)).await)
             }
             Err(unopened) => (None, Some(Err(unopened))),
         };
@@ -276,8 +294,8 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
         let tls = matches!(opened.stream, Stream::Tls(_)).then(|| opened.secured - opened.connected);
         shared.lock().book.connected(now, opened.connected - begun, tls);
         let done = match opened.stream {
-            Stream::Plain(tcp) => speak(&shared, target, TokioIo::new(Limited::new(tcp)), streams).await,
-            Stream::Tls(tls) => speak(&shared, target, TokioIo::new(Limited::new(*tls)), streams).await,
+            Stream::Plain(tcp) => speak(&shared, target, tcp, streams).await,
+            Stream::Tls(tls) => speak(&shared, target, *tls, streams).await,
             Stream::None | Stream::Opening(_) => Ok(()),
         };
         let now = clock();
@@ -300,23 +318,32 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
     }
 }
 
-/// Runs all slots of one connection until there are no more requests or the connection ends.
-async fn speak<S>(shared: &Arc<Shared>, target: u16, io: S, streams: usize) -> Result<(), String>
+/// Begins HTTP/2 on a connection. `ended` is told why it ended, once it has.
+async fn handshake<S>(io: S, streams: usize, ended: Ended) -> Result<SendRequest<Body>, String>
 where
-    S: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http2::Builder::new(InLane);
     builder.max_concurrent_reset_streams(streams).initial_max_send_streams(streams);
+    let io = TokioIo::new(Limited::new(io, ended.clone()));
     let (sender, driver) = builder.handshake(io).await.map_err(|e| format!("HTTP/2 handshake: {e}"))?;
-    // The driver ends with the last sender. If it ends early, it has the reason.
-    let ended = Arc::new(OnceLock::new());
-    let early = ended.clone();
+    // The driver ends with the last sender. If it ends early, it has the reason, if reading has not found it already.
     let _ = flowlane::spawn(async move {
         if let Err(e) = driver.await {
             // The first reason stays.
-            let _ = early.set(error_chain(&e));
+            let _ = ended.set((ErrorKind::Http2, error_chain(&e)));
         }
     });
+    Ok(sender)
+}
+
+/// Runs all slots of one connection until there are no more requests or the connection ends.
+async fn speak<S>(shared: &Arc<Shared>, target: u16, io: S, streams: usize) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let ended: Ended = Arc::new(OnceLock::new());
+    let sender = handshake(io, streams, ended.clone()).await?;
     let slots: Vec<_> = (0..streams)
         .map(|_| flowlane::spawn(slot(shared.clone(), target, sender.clone(), ended.clone())))
         .collect();
@@ -329,12 +356,7 @@ where
 }
 
 /// Sends one request after the other, over a connection of which `ended` says why it ended, once it has.
-async fn slot(
-    shared: Arc<Shared>,
-    target: u16,
-    mut sender: SendRequest<Full<Bytes>>,
-    ended: Arc<OnceLock<String>>,
-) {
+async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Body>, ended: Ended) {
     let pool = shared.plan.clone();
     let (checks_all, think) = (&pool.pool.requests, &pool.pool.think);
     let mut n = 0;
@@ -356,7 +378,7 @@ async fn slot(
         let place = request as u16;
         let wanted = &checks_all[request];
         let prepared = &pool.prepared[usize::from(target) * checks_all.len() + request];
-        let asked = match prepared.http2(&pool.pool.targets[usize::from(target)], wanted) {
+        let asked = match prepared.http2(&pool.pool.targets[usize::from(target)].url, wanted) {
             Ok(asked) => asked,
             Err(why) => {
                 let now = clock();
@@ -373,7 +395,13 @@ async fn slot(
         let limit = (sent + plan.request_timeout.unwrap_or(plan.timeout).as_nanos() as u64)
             .min(shared.end + shared.common.plan.waiting.as_nanos() as u64);
         let times = before.map_or(0, |(_, times)| times);
-        let answer = exchange(&shared, &mut sender, asked, wanted);
+        let answer = async {
+            let first = exchange(&shared, &mut sender, asked, wanted).await?;
+            match first.location {
+                None => Ok(first),
+                Some(_) => follow::follow(&shared, (target, place), intended, &mut sender, first).await,
+            }
+        };
         let answer = within(Duration::from_nanos(limit.saturating_sub(sent)), answer).await;
         let done = clock();
         let pause = {
@@ -389,9 +417,8 @@ async fn slot(
                     // No think time: there was no answer.
                     continue;
                 }
-                Some(Err(Broken { kind, why, unprocessed })) => {
-                    // hyper says no more than that the request was dropped with its connection.
-                    let why = ended.get().filter(|_| unprocessed).cloned().unwrap_or(why);
+                Some(Err(Broken { kind, why, unexplained, .. })) => {
+                    let (kind, why) = ended.get().filter(|_| unexplained).cloned().unwrap_or((kind, why));
                     inner.book.error(Some(place), intended, done, kind, || why);
                 }
                 Some(Ok(answer)) => {
@@ -420,11 +447,23 @@ struct Broken {
     why: String,
     /// Whether the server has not processed the request, so that it may be sent again.
     unprocessed: bool,
+    /// hyper says no more than that the request was dropped with its connection.
+    unexplained: bool,
+}
+
+impl Broken {
+    /// For a reason of our own.
+    fn new(kind: ErrorKind, why: String) -> Self {
+        Self { kind, why, unprocessed: false, unexplained: false }
+    }
 }
 
 impl From<hyper::Error> for Broken {
     fn from(e: hyper::Error) -> Self {
-        Self { kind: ErrorKind::Http2, why: error_chain(&e), unprocessed: is_unprocessed(&e) }
+        let unprocessed = is_unprocessed(&e);
+        // That its task is gone counts as a mistake of the caller's.
+        let unexplained = unprocessed || e.is_user();
+        Self { kind: ErrorKind::Http2, why: error_chain(&e), unprocessed, unexplained }
     }
 }
 
@@ -445,11 +484,13 @@ struct Answer {
     code: u16,
     first_byte: u64,
     verdict: Result<(), super::check::Wrong>,
+    /// Where it leads, if it is a redirect that is to be followed.
+    location: Option<Vec<u8>>,
 }
 
 async fn exchange(
     shared: &Arc<Shared>,
-    sender: &mut SendRequest<Full<Bytes>>,
+    sender: &mut SendRequest<Body>,
     asked: Outgoing,
     wanted: &super::plan::Request,
 ) -> Result<Answer, Broken> {
@@ -458,6 +499,9 @@ async fn exchange(
     let first_byte = clock();
     let code = response.status().as_u16();
     let length = content_length(&response).filter(|_| wanted.method != "HEAD" && code != 304);
+    let followed = shared.plan.pool.follow.is_some() && is_redirect(code);
+    let location = response.headers().get(hyper::header::LOCATION).filter(|_| followed);
+    let location = location.map(|location| location.as_bytes().to_vec());
     let mut body = response.into_body();
     let (mut content, mut checker) = (0u64, wanted.checks.content().then(Checker::new));
     if let Some(checker) = &mut checker {
@@ -475,17 +519,13 @@ async fn exchange(
         }
         if content > shared.common.plan.max_body {
             let most = shared.common.plan.max_body;
-            return Err(Broken {
-                kind: ErrorKind::TooLong,
-                why: format!("content of more than {most} bytes"),
-                unprocessed: false,
-            });
+            return Err(Broken::new(ErrorKind::TooLong, format!("content of more than {most} bytes")));
         }
     }
     // hyper takes a stream that is reset without an error for one that has ended.
     if let Some(length) = length.filter(|length| *length != content) {
         let why = format!("the stream ended after {content} of {length} bytes of content");
-        return Err(Broken { kind: ErrorKind::Closed, why, unprocessed: false });
+        return Err(Broken::new(ErrorKind::Closed, why));
     }
     let mut verdict = wanted.checks.judge(code, content);
     if verdict.is_ok()
@@ -493,7 +533,7 @@ async fn exchange(
     {
         verdict = checker.end(&wanted.checks);
     }
-    Ok(Answer { code, first_byte, verdict })
+    Ok(Answer { code, first_byte, verdict, location })
 }
 
 /// The length that the head of an answer announces.

@@ -10,10 +10,13 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use flowlane_http::h1::MOST_INTERIM;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::report::ErrorKind;
 
 /// Length of a frame's header (RFC 9113 §4.1).
 const HEADER: usize = 9;
@@ -94,11 +97,13 @@ pub(super) struct Limited<S> {
     begun: bool,
     /// Nothing can be written any more.
     deaf: bool,
+    /// Is told why reading failed, where hyper says no more than that a request was dropped: an alert of TLS, for one.
+    ended: Arc<OnceLock<(ErrorKind, String)>>,
 }
 
 impl<S> Limited<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, frames: Frames::default(), begun: false, deaf: false }
+    pub(super) fn new(stream: S, ended: Arc<OnceLock<(ErrorKind, String)>>) -> Self {
+        Self { stream, frames: Frames::default(), begun: false, deaf: false, ended }
     }
 
     /// The result of writing: after an error everything is passed over, and reading tells how the connection ended.
@@ -118,7 +123,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
+        if let Err(e) = ready!(Pin::new(&mut self.stream).poll_read(cx, into)) {
+            let kind = match ErrorKind::of_io(&e) {
+                ErrorKind::Tls => ErrorKind::Tls,
+                _ => ErrorKind::Http2,
+            };
+            // The first reason stays.
+            let _ = self.ended.set((kind, e.to_string()));
+            return Poll::Ready(Err(e));
+        }
         if !self.begun && into.filled()[before..].starts_with(b"HTTP/") {
             let why = "the server answers in HTTP/1: it does not speak HTTP/2 on this port";
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));

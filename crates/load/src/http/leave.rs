@@ -2,6 +2,7 @@
 
 use super::conn::State;
 use super::engine::{Engine, Stage};
+use super::follow;
 use super::plan::Pace;
 use super::stream::{Stream, Unopened};
 use crate::report::ErrorKind;
@@ -24,6 +25,12 @@ impl Engine {
     pub(super) fn close(&mut self, c: u32) {
         let p = self.conn_pool(c);
         self.pools[p].book.closed(self.now);
+        self.gone(c);
+    }
+
+    /// An established connection is no more; in a closed loop another is opened at once.
+    pub(super) fn gone(&mut self, c: u32) {
+        let p = self.conn_pool(c);
         self.vacate(c);
         let Stage::Run(_) = self.stage else { return };
         let pool = &mut self.pools[p];
@@ -52,6 +59,9 @@ impl Engine {
             extra.behind.clear();
             extra.unsent.clear();
             extra.unwritten = None;
+            for _ in 0..follow::end(&mut extra.journey) {
+                self.pools[p].book.closed(self.now);
+            }
         }
         self.pools[p].vacant.push(c);
     }
@@ -106,6 +116,11 @@ impl Engine {
             let why = || "still on its way when the run ended".to_owned();
             self.pools[p].book.error(request, asked.intended, now, ErrorKind::Timeout, why);
             self.lose_behind(c, ErrorKind::Timeout, "still on its way when the run ended");
+        }
+        if let Some(extra) = &mut self.conns[c as usize].extra {
+            for _ in 0..follow::end(&mut extra.journey) {
+                self.pools[p].book.closed(now);
+            }
         }
         let stood = matches!(self.conns[c as usize].stream, Stream::Plain(_) | Stream::Tls(_));
         if stood && !matches!(state, State::Vacant | State::Opening) {

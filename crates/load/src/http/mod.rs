@@ -10,42 +10,58 @@
 //! counts from these times, whether a connection was free or not. **Closed loop**: each connection sends its next request after the
 //! answer and the think time.
 //!
-//! Modules: [`plan`], [`url`], [`check`] (conditions of answers), `open` (routes and TLS), [`run`]. The lane's
+//! Modules: [`plan`], [`url`], [`check`] (conditions of answers), `open` (routes), `way` (TLS, tunnels), [`run`]. The lane's
 //! task is `engine`, with `stages` (of a run), `due` (requests to send) and `pacing` (number of handshakes at once). The course of one
 //! connection is in `opening`, `exchange` (requests), `answer` and `leave`; `book` has the records.
 //!
 //! HTTP/2 is hyper's, in `h2`: such pools run beside the engine, with the same schedule and records.
 //!
-//! Not supported: decoding of content, following redirects (they count by their status), cookies, proxies.
+//! Redirects are followed by `follow` (`hop` has the rules, `origins` where they lead).
+//!
+//! Not supported: decoding of content, cookies.
 
 mod answer;
 mod book;
 pub mod check;
 mod choice;
 mod conn;
+pub mod directions;
 mod due;
 mod engine;
 mod exchange;
+mod follow;
 mod h2;
+mod hop;
 mod idle;
 mod interim;
+mod journey;
 mod leave;
 mod open;
 mod opening;
+mod origins;
 mod pacing;
 mod pipeline;
 mod places;
 pub mod plan;
 mod pool;
 mod prepared;
+pub mod proxy;
 mod ready;
 pub mod run;
 mod stages;
 mod stream;
+mod tunnel;
 pub mod url;
+pub mod via;
+mod way;
 
 pub use check::Checks;
 pub use choice::Think;
-pub use plan::{AimLaw, BadPlan, Behaviour, Body, HttpAim, Pace, Plan, Pool, Request, Target, Version};
+pub use directions::{ConnectTo, Directions, Resolve};
+pub use plan::{
+    AimLaw, BadPlan, Behaviour, Body, Follow, HttpAim, Pace, Plan, Pool, Request, Target, Version,
+};
+pub use proxy::{Proxy, ProxyKind};
 pub use run::{HttpLoad, HttpOptions, HttpOutcome};
 pub use url::{BadUrl, Url};
+pub use via::Via;

@@ -1,49 +1,27 @@
-//! Opening a connection: client address and port, target, and TLS.
+//! Opening a connection: client address and port, and target; [`super::way`] has what lies beyond TCP.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flowlane::{
     Bucket, Connect, ConnectError, Endpoint, FastOpen, SocketError, SocketOptions, TcpStream, zone,
 };
-use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName, Trust};
 use flowlane_rss::{Flow, Protocol};
 use flowlane_stack::rng::Rng;
 
 use super::choice::Weighted;
 use super::places::Place;
-use super::plan::{AimLaw, BadPlan, HttpAim, Pool};
-use super::stream::{Opened, Stream, Unopened};
+use super::plan::{AimLaw, HttpAim, Pool};
+use super::stream::Unopened;
 use crate::report::ErrorKind;
 use crate::run::clients::ClientRange;
-use crate::run::clock;
 
 /// First port to try when connections must hit a bucket of the target.
 const FIRST_PORT: u16 = 1024;
 /// Pairs of address and port tried for a bucket of the target before it counts as out of reach.
 const TRIALS: u32 = 20_000;
-
-/// Hint in the message for a certificate that is not trusted.
-const HINT: &str = "certificate not believed (-k believes any, --ca FILE those in it): ";
-
-/// TLS to one target. Sessions are not resumed: every handshake costs as much as a new client's.
-#[derive(Debug, Clone)]
-pub(super) struct Secure {
-    tls: ClientTls,
-    name: ServerName<'static>,
-}
-
-impl Secure {
-    pub(super) fn new(host: &str, trust: &Trust, http2: bool) -> Result<Self, BadPlan> {
-        let alpn = if http2 { Alpn::Http2 } else { Alpn::Http1 };
-        let options = ClientOptions { trust: trust.clone(), alpn, no_resumption: true };
-        let tls = ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))?;
-        let name = ClientTls::name(host).map_err(|e| BadPlan(e.to_string()))?;
-        Ok(Self { tls, name })
-    }
-}
 
 /// Starts a connection without TLS. It needs no future: a hundred thousand may be in progress. Returns how many bytes of `first` go with
 /// the SYN; the caller sends the rest.
@@ -59,44 +37,8 @@ pub(super) fn poll_plain(tcp: &TcpStream, cx: &mut Context<'_>) -> Poll<Result<(
     })
 }
 
-/// Opens a connection, with TLS if `secure` is given.
-pub(super) async fn open(connect: Connect, secure: Option<Secure>) -> Result<Opened, Unopened> {
-    let tcp = TcpStream::connect_with(connect, None).await.map_err(|e| unopened(e, &connect))?;
-    let connected = clock();
-    let Some(secure) = secure else {
-        return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
-    };
-    // The state of a TLS handshake has kilobytes: it is boxed so that connections without TLS stay small.
-    match Box::pin(secure.tls.connect(tcp, secure.name)).await {
-        Ok(tls::Stream::Plain(tcp)) => {
-            Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected })
-        }
-        Ok(tls::Stream::Tls(tls)) => Ok(Opened { stream: Stream::Tls(tls), connected, secured: clock() }),
-        Err(e) => {
-            let kind = match &e {
-                HandshakeError::Failed(e) => match ErrorKind::of_io(e) {
-                    kind @ (ErrorKind::Reset | ErrorKind::Closed) => kind,
-                    _ => ErrorKind::Tls,
-                },
-                _ => ErrorKind::Tls,
-            };
-            // The hint comes first, since reports cut messages at the end.
-            let hint = if e.is_untrusted() { HINT } else { "" };
-            let why = format!("{}: {hint}{}", zone::show(connect.remote.into()), in_words(&e.to_string()));
-            Err(Unopened { kind, why, other_address: false })
-        }
-    }
-}
-
-/// The error of a handshake, in words where rustls has a name only.
-fn in_words(error: &str) -> String {
-    if error.contains("InvalidContentType") {
-        return "the server does not speak TLS on this port: is http:// meant?".to_owned();
-    }
-    error.to_owned()
-}
-
-fn unopened(e: SocketError, connect: &Connect) -> Unopened {
+/// Why a connection could not be opened, in words.
+pub(super) fn unopened(e: SocketError, connect: &Connect) -> Unopened {
     let remote = zone::show(connect.remote.into());
     let other_address = matches!(
         e,
@@ -130,6 +72,8 @@ pub(super) struct Routes {
     client: u128,
     options: SocketOptions,
     aim: Option<Buckets>,
+    /// In whose place no address stands: a Unix socket.
+    place: Option<String>,
 }
 
 /// Where a connection goes: a target and which of its addresses, by their indices.
@@ -175,6 +119,7 @@ impl Routes {
                 ..SocketOptions::default()
             },
             aim: pool.aim.as_ref().map(aimed),
+            place: pool.via.place(),
         }
     }
 
@@ -192,6 +137,17 @@ impl Routes {
             None => connect,
         };
         Ok((Aimed { target: target as u16, address }, connect))
+    }
+
+    /// The next connection to a place that is not known yet, of IPv4 and of IPv6: its peer is still to be said.
+    pub(super) fn towards_anywhere(&mut self) -> [Connect; 2] {
+        let nowhere: [SocketAddr; 2] = [(Ipv4Addr::UNSPECIFIED, 0).into(), (Ipv6Addr::UNSPECIFIED, 0).into()];
+        nowhere.map(|remote| Connect {
+            local_ip: self.client_for(remote),
+            local_port: 0,
+            remote: Endpoint::from(remote),
+            options: self.options,
+        })
     }
 
     /// A connection stands.
@@ -216,6 +172,9 @@ impl Routes {
 
     /// That nobody listens at any of them, in words.
     pub(super) fn nobody_listens(&self) -> String {
+        if let Some(place) = &self.place {
+            return format!("nothing listens at {place}: connection refused");
+        }
         let mut all = self.targets.iter().flat_map(Place::addresses);
         let first = all.next().map_or_else(String::new, |address| format!(" at {address}"));
         let others = match all.count() {
@@ -298,13 +257,6 @@ impl Buckets {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_answer_without_tls_is_said_in_words() {
-        let rustls = "received corrupt message of type InvalidContentType";
-        assert!(in_words(rustls).contains("does not speak TLS"));
-        assert_eq!(in_words("handshake failed"), "handshake failed");
-    }
 
     #[test]
     fn what_this_machine_has_no_more_of_is_local() {

@@ -6,9 +6,10 @@ use flowlane_http::h1::ResponseReader;
 
 use super::conn::{InFlight, LIMITS, State};
 use super::engine::{Engine, Stage};
-use super::open::{Aimed, begin, open};
+use super::open::{Aimed, begin};
 use super::plan::Behaviour;
 use super::stream::{Opened, Stream, Unopened};
+use super::way::open;
 use crate::report::ErrorKind;
 use crate::run::door::Refusal;
 
@@ -67,8 +68,8 @@ impl Engine {
                     conn.asked = InFlight { intended: conn.asked.intended, sent: now, request };
                     first = pool.plan.prepared(target, conn.asked.request).first(true);
                 }
-                conn.stream = match &pool.plan.secure[usize::from(target)] {
-                    Some(secure) => Stream::Opening(Box::pin(open(connect, Some(secure.clone())))),
+                conn.stream = match &pool.plan.ways[usize::from(target)] {
+                    Some(way) => Stream::Opening(Box::pin(open(connect, Some(way.clone())))),
                     None => match begin(&connect, first) {
                         Ok((tcp, taken)) => {
                             conn.written = taken as u64;
@@ -89,6 +90,7 @@ impl Engine {
     pub(super) fn opening(&mut self, c: u32) {
         match self.conns[c as usize].poll_open() {
             Poll::Pending => {}
+            Poll::Ready(Ok(opened)) if self.conns[c as usize].hop().is_some() => self.arrived(c, opened),
             Poll::Ready(Ok(opened)) => self.opened(c, opened),
             Poll::Ready(Err(unopened)) => self.not_opened(c, unopened),
         }
@@ -142,6 +144,10 @@ impl Engine {
     }
 
     pub(super) fn not_opened(&mut self, c: u32, unopened: Unopened) {
+        if self.conns[c as usize].hop().is_some() {
+            self.not_arrived(c, unopened);
+            return;
+        }
         let now = self.look();
         let p = self.conn_pool(c);
         let conn = &mut self.conns[c as usize];

@@ -7,10 +7,12 @@ use flowlane_stack::rng::Rng;
 use super::book::Book;
 use super::choice::Weighted;
 use super::idle::Idle;
-use super::open::{Routes, Secure};
+use super::open::Routes;
+use super::origins::{Finder, Origins};
 use super::pacing::Pacing;
 use super::plan::{Behaviour, Pace, Pool, Version};
 use super::prepared::Prepared;
+use super::way::Way;
 use crate::run::moments::Moments;
 use crate::run::timeline::Phase;
 
@@ -28,8 +30,10 @@ pub(super) fn share(amount: u64, lane: usize, lanes: usize) -> u64 {
 pub(super) struct PoolPlan {
     pub(super) pool: Pool,
     pub(super) prepared: Vec<Prepared>,
-    /// TLS of each target with https.
-    pub(super) secure: Vec<Option<Secure>>,
+    /// What connections to each target need besides TCP.
+    pub(super) ways: Vec<Option<Arc<Way>>>,
+    /// Who finds where redirects lead, if they are followed.
+    pub(super) finder: Option<Arc<Finder>>,
     pub(super) requests: Weighted,
 }
 
@@ -47,6 +51,8 @@ pub(super) struct PoolState {
     pub(super) plan: Arc<PoolPlan>,
     pub(super) book: Book,
     pub(super) routes: Routes,
+    /// Where redirects led.
+    pub(super) origins: Origins,
     /// Its connections: a range of the lane's.
     pub(super) first: u32,
     pub(super) count: u32,
@@ -101,6 +107,7 @@ impl PoolState {
         let burst = (pool.burst as f64 * part).ceil() as u64;
         Self {
             routes: Routes::new(pool, lane, lanes),
+            origins: Origins::default(),
             book: Book::new(),
             first,
             count,

@@ -5,7 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
-use super::plan::{BadPlan, Body, Pool, Request, Target};
+use super::plan::{BadPlan, Body, Pool, Request, Version};
+use super::proxy::Proxy;
+use super::tunnel::Tunnel;
+use super::url::Url;
 
 /// Bodies up to this length, bytes, directly follow their head in memory, so that one write sends both.
 const TOGETHER: usize = 64 << 10;
@@ -28,9 +31,18 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    fn new(target: &Target, request: &Request) -> Result<Self, BadPlan> {
+    /// A request of a pool to a URL.
+    pub(super) fn of(pool: &Pool, url: &Url, request: &Request) -> Result<Self, BadPlan> {
+        let http2 = matches!(pool.version, Version::Http2 { .. });
+        // Through a tunnel the proxy sees no request.
+        let sees = |proxy: &&Proxy| !Tunnel::is_needed(proxy, url, http2);
+        Self::new(url, request, pool.via.proxy.as_ref().filter(sees))
+    }
+
+    /// `proxy`: to which it goes, if that is named in it.
+    fn new(url: &Url, request: &Request, proxy: Option<&Proxy>) -> Result<Self, BadPlan> {
         request.check()?;
-        let path = request.path.as_deref().unwrap_or(&target.url.path);
+        let path = request.path.as_deref().unwrap_or(&url.path);
         let small = match &request.body {
             Body::Bytes(bytes) if bytes.len() <= TOGETHER => Some(bytes.to_vec()),
             Body::Generated(length) if *length <= TOGETHER as u64 => {
@@ -39,7 +51,7 @@ impl Prepared {
             _ => None,
         };
         let bytes = |close: bool| {
-            let mut bytes = head(target, request, path, close).into_bytes();
+            let mut bytes = head(url, request, path, proxy, close).into_bytes();
             bytes.extend_from_slice(small.as_deref().unwrap_or_default());
             Arc::from(bytes)
         };
@@ -55,14 +67,14 @@ impl Prepared {
     /// The request for HTTP/2, in hyper's form.
     pub(super) fn http2(
         &self,
-        target: &Target,
+        url: &Url,
         request: &Request,
     ) -> Result<hyper::Request<http_body_util::Full<Bytes>>, String> {
-        let path = request.path.as_deref().unwrap_or(&target.url.path);
-        let scheme = if target.url.https { "https" } else { "http" };
+        let path = request.path.as_deref().unwrap_or(&url.path);
+        let scheme = if url.https { "https" } else { "http" };
         let mut builder = hyper::Request::builder()
             .method(request.method.as_str())
-            .uri(format!("{scheme}://{}{path}", target.url.authority()))
+            .uri(format!("{scheme}://{}{path}", url.authority()))
             .version(hyper::Version::HTTP_2)
             .header("user-agent", "flowlane");
         for (name, value) in request.headers.iter().filter(|(n, _)| !n.eq_ignore_ascii_case("host")) {
@@ -109,21 +121,29 @@ impl Prepared {
 /// All requests of a pool: request r to target t at index `t * requests + r`.
 pub(super) fn prepare(pool: &Pool) -> Result<Vec<Prepared>, BadPlan> {
     let pairs = pool.targets.iter().flat_map(|t| pool.requests.iter().map(move |r| (t, r)));
-    pairs.map(|(target, request)| Prepared::new(target, request)).collect()
+    pairs.map(|(target, request)| Prepared::of(pool, &target.url, request)).collect()
 }
 
-fn head(target: &Target, request: &Request, path: &str, close: bool) -> String {
-    let mut head = format!("{} {path} HTTP/1.1\r\n", request.method);
+fn head(url: &Url, request: &Request, path: &str, proxy: Option<&Proxy>, close: bool) -> String {
+    let authority = url.authority();
+    let mut head = match proxy {
+        None => format!("{} {path} HTTP/1.1\r\n", request.method),
+        // The whole URL, for a proxy that is to ask the target itself (RFC 9112 §3.2.2).
+        Some(_) => format!("{} http://{authority}{path} HTTP/1.1\r\n", request.method),
+    };
     // Writing to a string cannot fail.
     let given = |name: &str| request.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     if !given("host") {
-        let _ = write!(head, "Host: {}\r\n", target.url.authority());
+        let _ = write!(head, "Host: {authority}\r\n");
     }
     if !given("user-agent") {
         head.push_str("User-Agent: flowlane\r\n");
     }
     for (name, value) in &request.headers {
         let _ = write!(head, "{name}: {value}\r\n");
+    }
+    if let Some(login) = proxy.and_then(Proxy::authorization).filter(|_| !given("proxy-authorization")) {
+        let _ = write!(head, "Proxy-Authorization: {login}\r\n");
     }
     let says_length = !request.body.is_empty() || matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
     if says_length && !given("content-length") {
@@ -149,6 +169,7 @@ fn pattern() -> &'static [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::plan::Target;
 
     fn prepared(request: Request) -> Prepared {
         let url: crate::http::Url = "http://a.example:81/x".parse().unwrap();
@@ -182,6 +203,30 @@ mod tests {
             whole(&prepared(post), false),
             b"POST /p HTTP/1.1\r\nhost: h\r\nUser-Agent: u\r\nContent-Length: 0\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn a_proxy_that_sees_requests_is_told_the_whole_url() {
+        let whole_of = |proxy: &str, url: &str| {
+            let target = Target {
+                url: url.parse().unwrap(),
+                addresses: vec!["10.0.0.1:81".parse().unwrap()],
+                weight: 1.0,
+            };
+            let mut pool = Pool::new("p", target);
+            pool.via.proxy = Some(proxy.parse().unwrap());
+            String::from_utf8(whole(&prepare(&pool).unwrap()[0], false)).unwrap()
+        };
+        assert_eq!(
+            whole_of("http://u:p@127.0.0.1:3128", "http://a.example:81/x?y"),
+            "GET http://a.example:81/x?y HTTP/1.1\r\nHost: a.example:81\r\nUser-Agent: flowlane\r\n\
+             Proxy-Authorization: Basic dTpw\r\n\r\n"
+        );
+        for (proxy, url) in [("http://u:p@p", "https://a.example/"), ("socks5h://u:p@p", "http://a.example/")]
+        {
+            let whole = whole_of(proxy, url);
+            assert!(whole.starts_with("GET / HTTP/1.1\r\n") && !whole.contains("Proxy"), "{whole}");
+        }
     }
 
     #[test]

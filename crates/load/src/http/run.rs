@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use super::choice::Weighted;
 use super::engine::Engine;
-use super::open::Secure;
-use super::plan::{BadPlan, Plan, Pool, Version};
+use super::origins::Finder;
+use super::plan::{BadPlan, Plan, Pool, Target};
 use super::pool::{PoolPlan, share};
 use super::prepared::prepare;
+use super::way::{Way, tls};
 use crate::report::{LaneRecord, Snapshot};
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
 use crate::run::timeline;
@@ -199,19 +200,18 @@ fn records(lanes: Vec<LaneResult>) -> Vec<LaneRecord> {
 }
 
 fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
-    let http2 = matches!(pool.version, Version::Http2 { .. });
-    let secure = |target: &super::plan::Target| {
-        target.url.https.then(|| Secure::new(target.url.name(), &pool.trust, http2)).transpose()
-    };
     let any = pool.targets.iter().any(|t| t.url.https);
+    let tls = match any {
+        true => Some(tls(pool)?),
+        // A redirect may lead to https: what is missing for that is said when one does.
+        false => pool.follow.and_then(|_| tls(pool).ok()),
+    };
+    let way = |t: &Target| Way::new(&t.url, pool, tls.as_ref());
     Ok(Arc::new(PoolPlan {
         prepared: prepare(pool)?,
-        secure: if any {
-            pool.targets.iter().map(secure).collect::<Result<_, _>>()?
-        } else {
-            vec![None; pool.targets.len()]
-        },
+        ways: pool.targets.iter().map(way).collect::<Result<_, _>>()?,
         requests: Weighted::new(pool.requests.iter().map(|r| r.weight)),
+        finder: pool.follow.map(|_| Finder::new(pool, tls.clone())),
         pool: pool.clone(),
     }))
 }

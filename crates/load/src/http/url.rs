@@ -31,6 +31,13 @@ pub struct BadUrl {
     what: String,
 }
 
+impl BadUrl {
+    /// What is wrong with this URL.
+    pub(super) fn new(url: &Url, what: String) -> Self {
+        Self { text: url.to_string(), what }
+    }
+}
+
 impl FromStr for Url {
     type Err = BadUrl;
 
@@ -88,6 +95,28 @@ impl FromStr for Url {
     }
 }
 
+/// A path without `.` and `..` (RFC 3986 §5.2.4).
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut parts = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        match part {
+            "." => {}
+            ".." => drop(kept.pop()),
+            part => {
+                kept.push(part);
+                continue;
+            }
+        }
+        // A directory stays one.
+        if last {
+            kept.push("");
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
 /// An address without its zone.
 fn without_zone(host: &str) -> &str {
     host.split('%').next().unwrap_or_default()
@@ -116,6 +145,50 @@ impl Url {
         without_zone(&self.host)
     }
 
+    /// Whether both are of one origin: scheme, host and port (RFC 6454 §4).
+    pub(super) fn is_of_one_origin_with(&self, other: &Self) -> bool {
+        (self.https, self.port) == (other.https, other.port) && self.host.eq_ignore_ascii_case(&other.host)
+    }
+
+    /// The URL that a reference names, seen from this one (RFC 3986 §5.2). What follows `#` is not sent.
+    pub(super) fn join(&self, reference: &str) -> Result<Self, BadUrl> {
+        let reference = reference.split('#').next().unwrap_or_default();
+        let first = reference.split(['/', '?']).next().unwrap_or_default();
+        if first.contains(':') {
+            return reference.parse();
+        }
+        if let Some(rest) = reference.strip_prefix("//") {
+            return format!("{}://{rest}", if self.https { "https" } else { "http" }).parse();
+        }
+        let (base, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
+        let path = match reference.bytes().next() {
+            None => self.path.clone(),
+            Some(b'?') => format!("{base}{reference}"),
+            Some(b'/') => reference.to_owned(),
+            Some(_) => format!("{}{reference}", &base[..=base.rfind('/').unwrap_or(0)]),
+        };
+        let (path, query) = match path.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (path.as_str(), None),
+        };
+        let mut path = without_dots(path);
+        if let Some(query) = query {
+            path = format!("{path}?{query}");
+        }
+        if path.parse::<Uri>().is_err() {
+            return Err(BadUrl { text: reference.to_owned(), what: "no path of a URL".to_owned() });
+        }
+        Ok(Self { path, ..self.clone() })
+    }
+
+    /// Host and port, whichever the port is.
+    pub(super) fn place(&self) -> String {
+        match self.name().parse::<IpAddr>() {
+            Ok(IpAddr::V6(ip)) => format!("[{ip}]:{}", self.port),
+            _ => format!("{}:{}", self.name(), self.port),
+        }
+    }
+
     fn authority_of(&self, host: &str) -> String {
         let host = match self.name().parse::<IpAddr>() {
             Ok(IpAddr::V6(ip)) => format!("[{}]", host.replacen(self.name(), &ip.to_string(), 1)),
@@ -130,7 +203,7 @@ impl Url {
     /// # Errors
     /// The name cannot be resolved or has no address.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>, BadUrl> {
-        let bad = |what: String| BadUrl { text: self.to_string(), what };
+        let bad = |what: String| BadUrl::new(self, what);
         let mut found = resolve(&self.host, self.port)
             .map_err(|e| bad(format!("'{}' cannot be resolved: {e}", self.host)))?;
         // A resolver may give an address once for each kind of socket.
@@ -174,6 +247,46 @@ mod tests {
             ("http://h?q", "http://h/?q"),
         ] {
             assert_eq!(text.parse::<Url>().unwrap().to_string(), shown, "{text}");
+        }
+    }
+
+    /// The examples of RFC 3986 §5.4, for the schemes that are spoken, and without what follows '#'.
+    #[test]
+    fn references_are_seen_from_where_they_stand() {
+        let base: Url = "http://a/b/c/d;p?q".parse().unwrap();
+        for (reference, url) in [
+            ("https://g", "https://g/"),
+            ("g", "http://a/b/c/g"),
+            ("./g", "http://a/b/c/g"),
+            ("g/", "http://a/b/c/g/"),
+            ("/g", "http://a/g"),
+            ("//g", "http://g/"),
+            ("?y", "http://a/b/c/d;p?y"),
+            ("g?y", "http://a/b/c/g?y"),
+            ("#s", "http://a/b/c/d;p?q"),
+            ("g#s", "http://a/b/c/g"),
+            (";x", "http://a/b/c/;x"),
+            ("", "http://a/b/c/d;p?q"),
+            (".", "http://a/b/c/"),
+            ("./", "http://a/b/c/"),
+            ("..", "http://a/b/"),
+            ("../g", "http://a/b/g"),
+            ("../..", "http://a/"),
+            ("../../../../g", "http://a/g"),
+            ("/./g", "http://a/g"),
+            ("/../g", "http://a/g"),
+            ("g.", "http://a/b/c/g."),
+            ("..g", "http://a/b/c/..g"),
+            ("./g/.", "http://a/b/c/g/"),
+            ("g/../h", "http://a/b/c/h"),
+            ("g;x=1/../y", "http://a/b/c/y"),
+            ("g?y/../x", "http://a/b/c/g?y/../x"),
+            ("/a:b", "http://a/a:b"),
+        ] {
+            assert_eq!(base.join(reference).unwrap().to_string(), url, "{reference}");
+        }
+        for bad in ["g:h", "mailto:x@y", "http:g", "//", "//u@h/", "//g:0/"] {
+            assert!(base.join(bad).is_err(), "{bad}");
         }
     }
 

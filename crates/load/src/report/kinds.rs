@@ -25,8 +25,14 @@ pub enum ErrorKind {
     TooLong,
     /// The TLS handshake failed: certificate, version, alert.
     Tls,
+    /// A proxy has opened no way to the target: it refused, wants a login, or speaks otherwise.
+    Proxy,
     /// HTTP/2: the stream or the connection ended with an error code.
     Http2,
+    /// A request was redirected more often than allowed: in a loop, for one.
+    RedirectLimit,
+    /// A redirect leads to a host that was not asked for.
+    RedirectAway,
     /// The answer's status is not an expected one.
     Status,
     /// The answer's length is not the expected one.
@@ -45,7 +51,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them, in order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::Resolve,
         Self::Refused,
         Self::Unreachable,
@@ -56,7 +62,10 @@ impl ErrorKind {
         Self::Malformed,
         Self::TooLong,
         Self::Tls,
+        Self::Proxy,
         Self::Http2,
+        Self::RedirectLimit,
+        Self::RedirectAway,
         Self::Status,
         Self::Length,
         Self::Content,
@@ -83,7 +92,10 @@ impl ErrorKind {
             Self::Malformed => "malformed",
             Self::TooLong => "too-long",
             Self::Tls => "tls",
+            Self::Proxy => "proxy",
             Self::Http2 => "http2",
+            Self::RedirectLimit => "redirect-limit",
+            Self::RedirectAway => "redirect-away",
             Self::Status => "status",
             Self::Length => "length",
             Self::Content => "content",
@@ -98,12 +110,19 @@ impl ErrorKind {
     #[must_use]
     pub fn of_io(error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Io;
+        // After the handshake, too: a server that wants another certificate says so then (RFC 8446 §6.2).
+        if error.get_ref().is_some_and(|e| e.is::<rustls::Error>()) {
+            return Self::Tls;
+        }
         match error.kind() {
             Io::ConnectionRefused => Self::Refused,
             Io::ConnectionReset | Io::ConnectionAborted | Io::BrokenPipe => Self::Reset,
             Io::UnexpectedEof | Io::NotConnected => Self::Closed,
             Io::TimedOut => Self::Timeout,
-            Io::HostUnreachable | Io::NetworkUnreachable | Io::NetworkDown => Self::Unreachable,
+            // A Unix socket whose file is gone is not there, either.
+            Io::HostUnreachable | Io::NetworkUnreachable | Io::NetworkDown | Io::NotFound => {
+                Self::Unreachable
+            }
             Io::InvalidData => Self::Malformed,
             Io::AddrInUse | Io::AddrNotAvailable | Io::OutOfMemory | Io::PermissionDenied => Self::Local,
             // EMFILE and ENFILE, which have no kind of their own.
@@ -141,5 +160,8 @@ mod tests {
         ] {
             assert_eq!(ErrorKind::of_io(&std::io::Error::from_raw_os_error(code)), kind, "{code}");
         }
+        let alert = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
+        let alert = std::io::Error::new(std::io::ErrorKind::InvalidData, alert);
+        assert_eq!(ErrorKind::of_io(&alert), ErrorKind::Tls);
     }
 }

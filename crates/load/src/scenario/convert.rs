@@ -3,11 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use flowlane_http::tls::Trust;
+use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 
 use super::BadScenario;
-use super::file::{self, KeepAlive, Text};
-use crate::http::{Behaviour, Body, Checks, Pace, Plan, Pool, Request, Target, Think, Url, Version, check};
+use super::file::{self, Followed, KeepAlive, Text};
+use crate::http::{
+    Behaviour, Body, Checks, Directions, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, Via,
+    check,
+};
 use crate::run::timeline::Phase;
 use crate::units;
 
@@ -135,7 +138,12 @@ impl Cx<'_> {
             (None, None) => None,
         };
         let pace = pace.map_or(Pace::Closed, |per_second| Pace::Rate { per_second, poisson: pool.poisson });
-        let target = self.targets(pool, written.span())?;
+        let via = self.via(pool)?;
+        if pool.follow_anywhere && pool.follow.is_none() {
+            return self
+                .bad(written.span(), "follow-anywhere is for redirects that are followed: follow = true");
+        }
+        let target = self.targets(pool, &via, written.span())?;
         let bytes = |t: &Option<Text>| Ok(self.option(t.as_ref(), units::size)?.map(|n| n as u64));
         let version = match (&pool.pipeline, &pool.http2) {
             (Some(_), Some(http2)) => {
@@ -169,6 +177,16 @@ impl Cx<'_> {
                 (Some(file), false) => Trust::File(self.path(file.get_ref())),
                 (None, false) => Trust::Native,
             },
+            identity: self.identity(pool)?,
+            tls: self.versions(pool)?,
+            via,
+            follow: match pool.follow.as_ref().map(toml::Spanned::get_ref) {
+                None | Some(Followed::Any(false)) => None,
+                Some(Followed::Any(true)) => {
+                    Some(Follow { anywhere: pool.follow_anywhere, ..Follow::default() })
+                }
+                Some(Followed::Most(most)) => Some(Follow { most: *most, anywhere: pool.follow_anywhere }),
+            },
             clients: pool.clients.iter().map(|c| self.read(c, str::parse)).collect::<Result<_>>()?,
             behaviour: match &pool.behaviour {
                 None => Behaviour::Normal,
@@ -178,10 +196,10 @@ impl Cx<'_> {
         })
     }
 
-    fn targets(&self, pool: &file::Pool, span: std::ops::Range<usize>) -> Result<Vec<Target>> {
+    fn targets(&self, pool: &file::Pool, via: &Via, span: std::ops::Range<usize>) -> Result<Vec<Target>> {
         let resolve = |url: &Url| {
             if self.wish.resolve {
-                return url.resolve().map_err(|e| e.to_string());
+                return via.addresses(url).map_err(|e| e.to_string());
             }
             // To be checked, not to be used.
             Ok(vec![std::net::SocketAddr::from(([192, 0, 2, 1], url.port))])
@@ -202,6 +220,42 @@ impl Cx<'_> {
             Ok(Target { url, addresses, weight: t.weight.as_ref().map_or(1.0, |w| *w.get_ref()) })
         };
         pool.target.iter().map(target).collect()
+    }
+
+    fn via(&self, pool: &file::Pool) -> Result<Via> {
+        let directions = Directions {
+            connect_to: pool.connect_to.iter().map(|t| self.read(t, str::parse)).collect::<Result<_>>()?,
+            resolve: pool.resolve.iter().map(|t| self.read(t, str::parse)).collect::<Result<_>>()?,
+        };
+        Ok(Via {
+            directions,
+            proxy: self.option(pool.proxy.as_ref(), str::parse)?,
+            unix_socket: pool.unix_socket.as_ref().map(|path| self.path(path.get_ref())),
+        })
+    }
+
+    /// The clients' own certificate.
+    fn identity(&self, pool: &file::Pool) -> Result<Option<ClientIdentity>> {
+        match (&pool.cert, &pool.cert_key) {
+            (Some(cert), key) => Ok(Some(ClientIdentity {
+                certificates: self.path(cert.get_ref()),
+                key: self.path(key.as_ref().unwrap_or(cert).get_ref()),
+            })),
+            (None, Some(key)) => self.bad(key.span(), "the key of which certificate? cert = \"...\""),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn versions(&self, pool: &file::Pool) -> Result<Versions> {
+        let usual = Versions::default();
+        let versions = Versions {
+            min: self.option(pool.tls_min.as_ref(), str::parse)?.unwrap_or(usual.min),
+            max: self.option(pool.tls_max.as_ref(), str::parse)?.unwrap_or(usual.max),
+        };
+        match pool.tls_min.as_ref().or(pool.tls_max.as_ref()) {
+            Some(text) if versions.min > versions.max => self.bad(text.span(), "tls-min is above tls-max"),
+            _ => Ok(versions),
+        }
     }
 
     fn think(&self, think: Option<&toml::Spanned<toml::Value>>) -> Result<Think> {

@@ -57,6 +57,19 @@ pub(super) struct Pool {
     #[serde(default)]
     pub(super) insecure: bool,
     pub(super) ca: Option<Text>,
+    pub(super) cert: Option<Text>,
+    pub(super) cert_key: Option<Text>,
+    pub(super) tls_min: Option<Text>,
+    pub(super) tls_max: Option<Text>,
+    #[serde(default)]
+    pub(super) connect_to: Vec<Text>,
+    #[serde(default)]
+    pub(super) resolve: Vec<Text>,
+    pub(super) unix_socket: Option<Text>,
+    pub(super) follow: Option<Spanned<Followed>>,
+    #[serde(default)]
+    pub(super) follow_anywhere: bool,
+    pub(super) proxy: Option<Text>,
     #[serde(default)]
     pub(super) clients: Vec<Text>,
     pub(super) behaviour: Option<Text>,
@@ -72,6 +85,14 @@ pub(super) struct Pool {
 pub(super) enum KeepAlive {
     Kept(bool),
     Requests(u64),
+}
+
+/// Whether, or how often, redirects are followed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Followed {
+    Any(bool),
+    Most(u32),
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -37,7 +37,10 @@ use crate::http::{Plan, Url};
 pub use instead::Instead;
 
 /// How keys are written, for who wrote them otherwise.
-const EXAMPLES: [(&str, &str); 17] = [
+const EXAMPLES: [(&str, &str); 20] = [
+    ("follow", "follow = true"),
+    ("connect-to", "connect-to = [\"::10.0.0.1:8443\"]"),
+    ("resolve", "resolve = [\"a.example:443:10.0.0.1\"]"),
     ("pool", "[[pool]]"),
     ("phase", "[[phase]]"),
     ("target", "target = [{ url = \"http://127.0.0.1:8080/\" }]"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::http::{Body, Pace, Pool, Think, Version};
+use crate::http::{Body, Follow, Pace, Pool, Think, Version};
 
 const WHOLE: &str = r#"
 name = "all there is"
@@ -52,6 +52,12 @@ requests = 50
 think = ["1s", "2s"]
 http2 = 10
 insecure = true
+cert = "own.pem"
+tls-min = "1.3"
+connect-to = ["::127.0.0.1:8444"]
+resolve = ["a.example:80:127.0.0.1"]
+follow = 3
+follow-anywhere = true
 target = [{ url = "https://127.0.0.1:8443" }]
 "#;
 
@@ -73,6 +79,9 @@ fn everything_is_understood() {
     assert_eq!((a.requests[1].method.as_str(), b.requests[0].method.as_str()), ("PUT", "POST"));
     assert_eq!(a.requests[0].checks.length, Some(5));
     assert_eq!(c.version, Version::Http2 { streams: 10 });
+    assert_eq!(c.follow, Some(Follow { most: 3, anywhere: true }));
+    assert_eq!(c.identity.as_ref().map(|own| own.key.clone()), Some("own.pem".into()));
+    assert_eq!((c.tls.min.to_string(), c.targets[0].addresses[0].port()), ("1.3".to_owned(), 8444));
     assert_eq!((plan.timeout, plan.max_body), (Duration::from_secs(2), 1 << 20));
     assert_eq!((plan.phases[0].from, plan.phases[0].to, plan.phases[0].measured), (0.0, 1.0, false));
     assert_eq!((plan.phases[1].from, plan.phases[1].to, plan.phases[1].measured), (1.0, 1.0, true));
@@ -129,6 +138,27 @@ fn mistakes_are_said_with_their_place() {
         (&format!("phase = [{{ duration = \"1s\", from = -1.0 }}]\n{pool}"), "line 1, column 36", "share"),
         (&format!("{pool}fast-open = true"), "line 1, column", "keep-alive = false"),
         (&format!("{pool}pipeline = 2\nhttp2 = 3"), "line 4, column 9", "not both"),
+        (&format!("{pool}connect-to = [\"a:80\"]"), "line 3, column 15", "HOST1:PORT1:HOST2:PORT2"),
+        (&format!("{pool}resolve = [\"a:80\"]"), "line 3, column 12", "HOST:PORT:ADDRESS"),
+        (&format!("{pool}tls-min = \"1.3\"\ntls-max = \"1.2\""), "line 3, column 11", "above"),
+        (&format!("{pool}tls-max = \"1.1\""), "line 3, column 11", "1.2 or 1.3"),
+        (&format!("{pool}cert-key = \"x\""), "line 3, column 12", "which certificate"),
+        (&format!("{pool}proxy = \"ftp://x\""), "line 3, column 9", "a proxy is"),
+        (&format!("{pool}unix-socket = \"x\"\nproxy = \"a:1\""), "line 1, column", "not both"),
+        (
+            &format!("{pool}unix-socket = \"x\"\nresolve = [\"a:80:10.0.0.1\"]"),
+            "line 1, column",
+            "Unix socket",
+        ),
+        (
+            &format!("{pool}proxy = \"a:1\"\nresolve = [\"a:80:10.0.0.1\"]"),
+            "line 1, column",
+            "the proxy resolves names",
+        ),
+        (&format!("{pool}follow = \"x\""), "line 3, column 10", "write follow = true"),
+        (&format!("{pool}follow = 0"), "line 1, column", "from 1 to 1000"),
+        (&format!("{pool}follow = true\npipeline = 2"), "line 1, column", "pipelining"),
+        (&format!("{pool}follow-anywhere = true"), "line 1, column", "follow = true"),
     ] {
         let error = Scenario::parse(text).unwrap_err().to_string();
         assert!(error.starts_with(place) && error.contains(what) && !error.contains('\n'), "{text}\n{error}");

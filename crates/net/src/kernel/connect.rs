@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::task::{Poll, Waker};
 
 use flowlane_rss::Protocol;
@@ -93,6 +94,26 @@ impl KernelLane {
         let id = self.insert(fd, Flags::STREAM | state | family)?;
         self.flow_begins(id, remote, true);
         Ok((id, opened.taken))
+    }
+
+    /// Connects to the Unix socket at a path: the connection stands, or the error says why not. There are no records of it as of a flow.
+    pub(crate) fn connect_path(&mut self, path: &Path) -> Result<SocketId, SocketError> {
+        let open = |lane: &Self| lane.ports.reserve.leaves(socket::unix()?, lane.epoll.as_fd());
+        let fd = match open(self) {
+            // Connections that were closed a moment ago still have theirs.
+            Err(e) if e.raw_os_error() == Some(errno::EMFILE) && self.settle() => open(self),
+            done => done,
+        };
+        let connected = fd.and_then(|fd| socket::connect_path(fd.as_fd(), path).map(|()| fd));
+        // A full queue is no failure: the caller tries again.
+        let full = |e: &io::Error| e.kind() == io::ErrorKind::WouldBlock;
+        self.stats.connecting += u64::from(!connected.as_ref().is_err_and(full));
+        let fd = connected.map_err(|e| {
+            self.stats.connect_failed += u64::from(!full(&e));
+            errors::path(&e)
+        })?;
+        self.stats.connected += 1;
+        self.insert(fd, Flags::STREAM | Flags::WRITABLE)
     }
 
     /// Whether a connection stands.

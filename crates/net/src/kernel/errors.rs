@@ -57,6 +57,15 @@ pub(super) fn connect(e: &io::Error, chosen: bool) -> SocketError {
     }
 }
 
+/// Of `connect` to a Unix socket.
+pub(super) fn path(e: &io::Error) -> SocketError {
+    match e.raw_os_error() {
+        Some(_) => connection(e),
+        // Found before the kernel was asked: the path is too long.
+        None => ConnectError::BadAddress.into(),
+    }
+}
+
 /// Of `bind` and `listen` of a listener.
 pub(super) fn listen(e: &io::Error) -> SocketError {
     match e.raw_os_error().unwrap_or(0) {

@@ -3,6 +3,8 @@
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use super::address::Address;
 
@@ -15,7 +17,10 @@ fn length(result: isize) -> io::Result<usize> {
 }
 
 fn open(v4: bool, kind: i32) -> io::Result<OwnedFd> {
-    let family = if v4 { libc::AF_INET } else { libc::AF_INET6 };
+    open_family(if v4 { libc::AF_INET } else { libc::AF_INET6 }, kind)
+}
+
+fn open_family(family: i32, kind: i32) -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved; a non-negative result is a descriptor that is ours alone.
     unsafe {
         let fd = libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
@@ -88,6 +93,36 @@ pub fn connect(fd: BorrowedFd<'_>, address: SocketAddr) -> io::Result<bool> {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => Ok(false),
         Err(e) => Err(e),
     }
+}
+
+/// A Unix socket for a stream.
+///
+/// # Errors
+/// The kernel's.
+pub fn unix() -> io::Result<OwnedFd> {
+    open_family(libc::AF_UNIX, libc::SOCK_STREAM)
+}
+
+/// Connects a Unix socket to the listener at a path. It is connected at once, or not at all.
+///
+/// # Errors
+/// `InvalidInput` if the path is longer than an address has room for (107 bytes) or has a zero byte; the kernel's: `WouldBlock` if the
+/// listener's queue is full, and nobody tells when it no longer is.
+pub fn connect_path(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    // SAFETY: all zeros is a valid value of this plain C structure.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    // The zero behind the path is part of the address.
+    if bytes.is_empty() || bytes.contains(&0) || bytes.len() >= address.sun_path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        *to = *from as libc::c_char;
+    }
+    let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: the address is valid for the call and only read.
+    check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const address).cast(), len) })
 }
 
 /// Begins to connect with data in the SYN (`MSG_FASTOPEN`, RFC 7413). Returns how many bytes the SYN took: none if the kernel knows no cookie

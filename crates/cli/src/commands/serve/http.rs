@@ -38,6 +38,9 @@ pub(crate) struct HttpArguments {
     /// PEM file with the private key of --cert.
     #[arg(long = "cert-key", value_name = "FILE", help_heading = "HTTP", requires = "cert")]
     key_file: Option<PathBuf>,
+    /// Demand a certificate of clients: one in this PEM file, or signed by one of those; others are refused.
+    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
+    client_ca: Option<PathBuf>,
     /// Write the certificate to this PEM file, for clients to trust.
     #[arg(long, value_name = "FILE", help_heading = "HTTP")]
     write_cert: Option<PathBuf>,
@@ -129,7 +132,7 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     }
     let plan = Plan::tcp(Service::Http, a.tcp)?;
     let alpn = if a.no_http2 { Alpn::Http1 } else { Alpn::Both };
-    for file in [&a.cert, &a.key_file].into_iter().flatten() {
+    for file in [&a.cert, &a.key_file, &a.client_ca].into_iter().flatten() {
         // What cannot be opened is said by whoever reads it.
         if let Ok(read) = File::open(file) {
             written::note_read(&read).keep();
@@ -145,7 +148,11 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
         }
         _ => None,
     };
-    let tls = identity.map(|identity| ServerTls::new(&identity, alpn)).transpose()?;
+    if a.client_ca.is_some() && identity.is_none() {
+        bail!("--client-ca: clients present certificates in TLS only: --tls or --cert is needed");
+    }
+    let client_ca = a.client_ca.as_deref();
+    let tls = identity.map(|identity| ServerTls::with_clients(&identity, alpn, client_ca)).transpose()?;
     match (&a.write_cert, &tls) {
         (Some(path), Some(tls)) => {
             write_certificate(path, &tls.certificate_pem())

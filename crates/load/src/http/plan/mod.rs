@@ -15,11 +15,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use flowlane_http::tls::Trust;
+use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 
 use super::check::Checks;
 use super::choice::Think;
 use super::url::Url;
+use super::via::Via;
 use crate::run::clients::ClientRange;
 use crate::run::timeline::Phase;
 
@@ -54,6 +55,26 @@ pub enum Pace {
     },
     /// Closed loop: the next request after the answer and the think time.
     Closed,
+}
+
+/// How redirects are followed (RFC 9110 §15.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Follow {
+    /// Most redirects of one request.
+    pub most: u32,
+    /// To any host; otherwise only to hosts of the targets.
+    pub anywhere: bool,
+}
+
+impl Default for Follow {
+    fn default() -> Self {
+        Self { most: Self::MOST, anywhere: false }
+    }
+}
+
+impl Follow {
+    /// Most redirects of one request if nobody says how many.
+    pub const MOST: u32 = 10;
 }
 
 /// Behaviour of clients.
@@ -138,8 +159,16 @@ pub struct Pool {
     pub version: Version,
     /// Trusted certificates.
     pub trust: Trust,
+    /// The clients' own certificate, for servers that ask for one.
+    pub identity: Option<ClientIdentity>,
+    /// Versions of TLS to offer.
+    pub tls: Versions,
+    /// How connections get to the targets.
+    pub via: Via,
     /// Client addresses; empty for the host's own.
     pub clients: Vec<ClientRange>,
+    /// Redirects are followed; without it they are answers as others are.
+    pub follow: Option<Follow>,
     /// Behaviour of clients.
     pub behaviour: Behaviour,
     /// Buckets of the target to hit.
@@ -168,7 +197,11 @@ impl Pool {
             write_rate: None,
             version: Version::Http1 { pipeline: 1 },
             trust: Trust::Native,
+            identity: None,
+            tls: Versions::default(),
+            via: Via::default(),
             clients: Vec::new(),
+            follow: None,
             behaviour: Behaviour::Normal,
             aim: None,
             fast_open: false,

@@ -102,6 +102,11 @@ impl Pool {
             }
             _ => {}
         }
+        self.via.check().or_else(bad)?;
+        if self.via.unix_socket.is_some() && (!self.clients.is_empty() || self.aim.is_some()) {
+            return bad("over a Unix socket there are no client addresses and no buckets");
+        }
+        self.check_follow()?;
         self.check_fast_open()?;
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {
             let other = |a: &SocketAddr| a.is_ipv4() != family;
@@ -112,6 +117,20 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Refuses to follow redirects where a request is not alone on its connection, or has to stay with a bucket.
+    fn check_follow(&self) -> Result<(), BadPlan> {
+        let bad = |what: &str| Err(BadPlan(format!("pool '{}': following redirects {what}", self.name)));
+        match (self.follow, self.version) {
+            (None, _) => Ok(()),
+            (Some(follow), _) if !(1..=1000).contains(&follow.most) => bad("needs a limit from 1 to 1000"),
+            (_, Version::Http1 { pipeline: 2.. }) => bad("is for one request at a time: not with pipelining"),
+            _ if self.behaviour != Behaviour::Normal => bad("is for clients that send requests"),
+            _ if self.aim.is_some() => bad("leaves the bucket that --aim chose: one or the other"),
+            _ if self.fast_open => bad("asks a second time on a connection: not with Fast Open"),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses Fast Open where a connection has anything to do before its first request, or has no request.
@@ -125,6 +144,9 @@ impl Pool {
         }
         if self.behaviour != Behaviour::Normal {
             return bad("is for clients that send requests");
+        }
+        if self.via.unix_socket.is_some() || self.via.proxy.is_some() {
+            return bad("is for TCP straight to the target: not through a proxy, nor over a Unix socket");
         }
         if !matches!(self.version, Version::Http1 { .. }) {
             return bad("is for HTTP/1.1: with HTTP/2 connections are kept");

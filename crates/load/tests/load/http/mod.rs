@@ -9,5 +9,6 @@ mod h2;
 mod kit;
 mod options;
 mod parts;
+mod redirects;
 mod scale;
 mod stall;

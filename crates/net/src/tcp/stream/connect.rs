@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -116,6 +117,23 @@ impl TcpStream {
             Ok((Id::Stack(id), Ends::new(Some(local), remote), taken))
         })??;
         Ok((Self { lane, id, ends }, taken))
+    }
+
+    /// Connects to the Unix socket at `path`, in a host of kernel sockets. The stream is as any other, but has no addresses: both ends are
+    /// unspecified.
+    ///
+    /// # Errors
+    /// [`SocketError::Connection`] if nobody listens there; [`SocketError::Kernel`] with the kernel's number, as `EAGAIN` while the
+    /// listener's queue is full: then try again, nobody tells when it no longer is. [`SocketError::Connect`] if the path is too long for an
+    /// address (107 bytes); [`SocketError::Unsupported`] on our own stack, which has no Unix sockets.
+    pub fn connect_path(path: &Path) -> Result<Self, SocketError> {
+        let lane = LaneRef::current()?;
+        let id = lane.with(|slot, _, _| match slot.own_kernel() {
+            Some(kernel) => kernel.connect_path(path),
+            None => Err(SocketError::Unsupported("connect to a Unix socket")),
+        })??;
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        Ok(Self { lane, id: Id::Kernel(id), ends: Ends::new(None, nowhere) })
     }
 
     /// Ready when the connection is established.

@@ -6,6 +6,7 @@
 mod pair;
 mod place;
 mod plan;
+mod via;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -217,7 +218,7 @@ impl Http {
                 scenario: self.scenario.as_ref().map(|f| f.display().to_string()),
                 name: said.name,
                 about: said.about,
-                more: more.into_iter().chain(fast).collect(),
+                more: more.into_iter().chain(fast).chain(via::shown(plan)).collect(),
             },
             phases,
             pools: plan.pools.iter().map(pool).collect(),

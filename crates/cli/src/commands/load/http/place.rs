@@ -1,10 +1,11 @@
 //! Where a load runs: on kernel sockets, on a link of ours, or over a pair link with a server in the same process.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::link::LinkSpec;
 use flowlane::{Host, Interface, PairConfig, Prefix, Rss, TcpConfig, UdpFields};
@@ -130,6 +131,7 @@ impl Place {
             );
             self.ways.check_tunnels()?;
         }
+        plan.pools.iter().try_for_each(|pool| self.check_via(pool))?;
         for pool in &plan.pools {
             ensure!(
                 !kernel || pool.behaviour != Behaviour::SynOnly,
@@ -158,6 +160,24 @@ impl Place {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Checks that this link leads to a pool's Unix socket or proxy.
+    fn check_via(&self, pool: &Pool) -> anyhow::Result<()> {
+        if let Some(path) = &pool.via.unix_socket {
+            ensure!(
+                self.link == LinkKind::Kernel,
+                "--unix-socket: {} has no Unix sockets, the kernel has: leave out --link",
+                self.link
+            );
+            let kind = path.metadata().with_context(|| format!("--unix-socket {}", path.display()))?;
+            ensure!(kind.file_type().is_socket(), "--unix-socket {}: this is no socket", path.display());
+        }
+        ensure!(
+            pool.via.proxy.is_none() || self.link != LinkKind::Pair,
+            "--proxy: the other end of --link pair is a server, not a proxy: name another link"
+        );
         Ok(())
     }
 
@@ -221,7 +241,9 @@ impl Place {
         if self.link != LinkKind::Kernel {
             return Ok(());
         }
-        let connections = plan.pools.iter().map(|p| p.connections).sum();
+        // Who follows redirects keeps a connection to where they lead beside that to the target.
+        let each = |p: &Pool| p.connections.saturating_mul(if p.follow.is_some() { 2 } else { 1 });
+        let connections = plan.pools.iter().map(each).sum();
         crate::commands::load::near::more_descriptors(connections, "connections (-c)")
     }
 

@@ -7,15 +7,15 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
-use flowlane_http::tls::Trust;
 use flowlane_load::http::{
-    AimLaw, Behaviour, Body, Checks, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
+    AimLaw, Behaviour, Body, Checks, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
 };
 use flowlane_load::scenario::Instead;
 use flowlane_load::{ClientRange, Phase, timeline};
 
 use super::super::find;
 use super::positive;
+use super::via::ViaOptions;
 use crate::units;
 
 /// Default of `--connections`.
@@ -120,18 +120,28 @@ pub(super) struct PlanOptions {
         conflicts_with_all = ["pipeline", "scenario"]
     )]
     http2: Option<u16>,
+    /// Follow redirects, so many for one request at most [default: 10], to hosts of the targets. The latency is that of the whole.
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10",
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+        conflicts_with_all = ["pipeline", "scenario"]
+    )]
+    follow: Option<u32>,
+    /// Follow redirects to any host: answers then choose where requests go.
+    #[arg(long, requires = "follow")]
+    follow_anywhere: bool,
     /// Slow clients: bytes per second that each connection reads.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     read_rate: Option<u64>,
     /// Slow clients: bytes per second that each connection writes.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     write_rate: Option<u64>,
-    /// Accept any certificate.
-    #[arg(long, short = 'k', conflicts_with = "scenario")]
-    insecure: bool,
-    /// Trust the certificates in this PEM file, and those they have signed.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["insecure", "scenario"])]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    via: ViaOptions,
     /// Connect, and send nothing until the end.
     #[arg(long, conflicts_with = "scenario")]
     half_open: bool,
@@ -214,7 +224,8 @@ impl PlanOptions {
                 "--fast-open: not with https: the TLS handshake comes before the request"
             );
         }
-        let target = |url: &Url| Ok(Target { url: url.clone(), addresses: url.resolve()?, weight: 1.0 });
+        let via = self.via.via()?;
+        let target = |url: &Url| Ok(Target { url: url.clone(), addresses: via.addresses(url)?, weight: 1.0 });
         let targets: Vec<Target> = urls.iter().map(target).collect::<anyhow::Result<_>>()?;
         let first = targets.first().cloned().context("a URL is needed")?;
         let number = |n: Option<u64>, default: u64| usize::try_from(n.unwrap_or(default));
@@ -238,11 +249,11 @@ impl PlanOptions {
                 (Some(streams), _) => Version::Http2 { streams },
                 (None, pipeline) => Version::Http1 { pipeline: pipeline.unwrap_or(1) },
             },
-            trust: match &self.ca {
-                _ if self.insecure => Trust::Anybody,
-                Some(file) => Trust::File(file.clone()),
-                None => Trust::Native,
-            },
+            trust: self.via.trust(),
+            identity: self.via.identity(),
+            tls: self.via.versions()?,
+            via,
+            follow: self.follow.map(|most| Follow { most, anywhere: self.follow_anywhere }),
             clients: clients.to_vec(),
             behaviour: match (self.half_open, self.syn_only) {
                 (true, _) => Behaviour::HalfOpen,

@@ -1,0 +1,154 @@
+//! What a connection to a target needs besides TCP: a Unix socket in its place, a tunnel through a proxy, TLS.
+//!
+//! A target that needs none of them has no [`Way`], and its connections are opened without a future.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowlane::{Connect, SocketError, TcpStream, zone};
+use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName};
+
+use super::open::unopened;
+use super::plan::{BadPlan, Pool, Version};
+use super::stream::{Opened, Stream, Unopened};
+use super::tunnel::{Refused, Tunnel};
+use super::url::Url;
+use crate::report::ErrorKind;
+use crate::run::clock;
+
+/// Hint in the message for a certificate that is not trusted.
+const HINT: &str = "certificate not believed (-k believes any, --ca FILE those in it): ";
+/// When a Unix socket whose queue is full is tried again: the kernel tells nobody that there is room.
+const FULL: Duration = Duration::from_millis(1);
+
+/// What connections to one target need.
+#[derive(Debug)]
+pub(super) struct Way {
+    socket: Option<Arc<Path>>,
+    tunnel: Option<Arc<Tunnel>>,
+    secure: Option<Secure>,
+}
+
+/// TLS to one target. Sessions are not resumed: every handshake costs as much as a new client's.
+#[derive(Debug)]
+struct Secure {
+    tls: ClientTls,
+    name: ServerName<'static>,
+}
+
+/// TLS of a pool's connections, whoever the server is. Reads certificates.
+pub(super) fn tls(pool: &Pool) -> Result<ClientTls, BadPlan> {
+    let http2 = matches!(pool.version, Version::Http2 { .. });
+    let options = ClientOptions {
+        trust: pool.trust.clone(),
+        identity: pool.identity.clone(),
+        versions: pool.tls,
+        alpn: if http2 { Alpn::Http2 } else { Alpn::Http1 },
+        no_resumption: true,
+    };
+    ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))
+}
+
+impl Way {
+    /// What a pool's connections to the host of a URL need; `None` if that is TCP alone. May resolve a name, for SOCKS.
+    pub(super) fn new(url: &Url, pool: &Pool, tls: Option<&ClientTls>) -> Result<Option<Arc<Self>>, BadPlan> {
+        let secure = || {
+            let tls = tls.cloned().ok_or_else(|| BadPlan("there is no TLS here".to_owned()))?;
+            let name = ClientTls::name(url.name()).map_err(|e| BadPlan(e.to_string()))?;
+            Ok::<_, BadPlan>(Secure { tls, name })
+        };
+        let http2 = matches!(pool.version, Version::Http2 { .. });
+        let tunnel = match &pool.via.proxy {
+            Some(proxy) if Tunnel::is_needed(proxy, url, http2) => Some(Tunnel::new(proxy, url, pool)?),
+            _ => None,
+        };
+        let way = Self {
+            socket: pool.via.unix_socket.as_deref().map(Arc::from),
+            tunnel: tunnel.map(Arc::new),
+            secure: if url.https { Some(secure()?) } else { None },
+        };
+        let any = way.socket.is_some() || way.tunnel.is_some() || way.secure.is_some();
+        Ok(any.then(|| Arc::new(way)))
+    }
+}
+
+/// Opens a connection to a target.
+pub(super) async fn open(connect: Connect, way: Option<Arc<Way>>) -> Result<Opened, Unopened> {
+    let way = way.as_deref();
+    // What only some need is boxed, so that connections without it stay small.
+    let mut tcp = match way.and_then(|way| way.socket.as_ref()) {
+        Some(path) => Box::pin(open_path(path)).await?,
+        None => TcpStream::connect_with(connect, None).await.map_err(|e| unopened(e, &connect))?,
+    };
+    if let Some(tunnel) = way.and_then(|way| way.tunnel.as_ref()) {
+        let dug = Box::pin(tunnel.dig(&mut tcp)).await;
+        dug.map_err(|Refused { kind, why }| Unopened { kind, why, other_address: false })?;
+    }
+    let connected = clock();
+    let Some((way, secure)) = way.and_then(|way| Some((way, way.secure.as_ref()?))) else {
+        return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
+    };
+    // Its state has kilobytes.
+    match Box::pin(secure.tls.connect(tcp, secure.name.clone())).await {
+        Ok(tls::Stream::Plain(tcp)) => {
+            Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected })
+        }
+        Ok(tls::Stream::Tls(tls)) => Ok(Opened { stream: Stream::Tls(tls), connected, secured: clock() }),
+        Err(e) => {
+            let kind = match &e {
+                HandshakeError::Failed(e) => match ErrorKind::of_io(e) {
+                    kind @ (ErrorKind::Reset | ErrorKind::Closed) => kind,
+                    _ => ErrorKind::Tls,
+                },
+                _ => ErrorKind::Tls,
+            };
+            let place = way.socket.as_ref().map_or_else(
+                || zone::show(connect.remote.into()).to_string(),
+                |path| path.display().to_string(),
+            );
+            // The hint comes first, since reports cut messages at the end.
+            let hint = if e.is_untrusted() { HINT } else { "" };
+            let why = format!("{place}: {hint}{}", in_words(&e.to_string()));
+            Err(Unopened { kind, why, other_address: false })
+        }
+    }
+}
+
+/// Connects to a Unix socket, again and again while its queue is full, as a blocking connect waits.
+async fn open_path(path: &Path) -> Result<TcpStream, Unopened> {
+    loop {
+        let error = match TcpStream::connect_path(path) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let e = io::Error::from(error);
+        if e.kind() != io::ErrorKind::WouldBlock {
+            let kind =
+                if error == SocketError::NoDescriptor { ErrorKind::Local } else { ErrorKind::of_io(&e) };
+            return Err(Unopened { kind, why: format!("{}: {error}", path.display()), other_address: false });
+        }
+        flowlane::sleep(FULL).await;
+    }
+}
+
+/// The error of a handshake, in words where rustls has a name only.
+fn in_words(error: &str) -> String {
+    if error.contains("InvalidContentType") {
+        return "the server does not speak TLS on this port: is http:// meant?".to_owned();
+    }
+    error.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_tls_is_said_in_words() {
+        let rustls = "received corrupt message of type InvalidContentType";
+        assert!(in_words(rustls).contains("does not speak TLS"));
+        assert_eq!(in_words("handshake failed"), "handshake failed");
+    }
+}
