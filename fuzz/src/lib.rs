@@ -9,6 +9,7 @@ pub mod classify;
 pub mod count;
 pub mod http1;
 pub mod lane;
+pub mod memcached;
 pub mod mutate;
 pub mod proxy;
 pub mod reassembly;
@@ -22,7 +23,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
@@ -32,4 +33,5 @@ pub const TARGETS: [Target; 9] = [
     ("http1", http1::run),
     ("switch", switch::run),
     ("proxy", proxy::run),
+    ("memcached", memcached::run),
 ];

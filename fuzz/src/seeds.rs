@@ -407,6 +407,7 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
         "http1" => http1_inputs(),
         "switch" => switch_inputs(),
         "proxy" => crate::proxy::inputs(),
+        "memcached" => crate::memcached::inputs(),
         _ => Vec::new(),
     }
 }
