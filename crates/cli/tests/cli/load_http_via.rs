@@ -175,9 +175,7 @@ fn a_server_that_demands_certificates_gets_one() {
         for own in [&[][..], &["--cert", &stranger]] {
             let report = ask(own);
             assert_eq!(report["total"]["counts"]["answered"], 0, "{report}");
-            let kind =
-                if more.contains(&"--http2") && !more.contains(&"--tls-max") { "http2" } else { "tls" };
-            failed(&report, kind, "ertificate");
+            failed(&report, "tls", "ertificate");
         }
     }
     refused(&["https://a/", "--connect-to", &to, "--cert", "/no/such/file"], "/no/such/file");
@@ -405,10 +403,13 @@ impl Drop for Ended {
 #[test]
 fn through_proxies_of_others() {
     let dir = Scratch::new("load-http-others");
-    let (http, sock, plain) = (free_port(), free_port(), server().0);
+    let (http, sock, plain) = (free_port(), free_port(), free_port());
+    let mut command = program();
+    command.args(["serve", "http", "--addr", "127.0.0.1/8", "--no-pin", "--port", &plain.to_string()]);
+    let _served = Program::ready(command, "http on 127.0.0.1");
     let secure = Secure::start("load-http-others-tls", &[]);
     let tls = format!("https://127.0.0.1:{}/size/9", secure.port);
-    let plain = format!("http://127.0.0.1:{plain}/");
+    let plain = format!("http://127.0.0.1:{plain}/size/9");
     let file = dir.path("tinyproxy.conf");
     let conf =
         format!("Port {http}\nListen 127.0.0.1\nTimeout 60\nMaxClients 50\nBasicAuth u p\nLogLevel Error\n");
