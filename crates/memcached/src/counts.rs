@@ -1,7 +1,7 @@
 //! What a shard counts: each figure is declared once, under the name that memcached gives it.
 //!
 //! From these lines come the answer to `stats`, the counters of every view, and the sum over lanes. What is counted by size class as well
-//! ([`ClassCounts`]) is summed here, too, because most readers want the sum.
+//! (`ClassCounts`) is summed here, too, because most readers want the sum.
 
 flowlane_sys::figures! {
     /// Counters of one shard and of the connections of its lane.

@@ -134,8 +134,7 @@ pub(super) async fn open_origin(
     let mut failed = None;
     for at in (0..addresses.len()).map(|n| (first + n) % addresses.len()) {
         let remote = addresses[at];
-        let connect =
-            Connect { remote: Endpoint::from(remote), ..from[usize::from(remote.is_ipv6())].clone() };
+        let connect = Connect { remote: Endpoint::from(remote), ..from[usize::from(remote.is_ipv6())] };
         match open(connect, way.clone()).await {
             Ok(opened) => {
                 origin.good.store(at, Ordering::Relaxed);

@@ -111,7 +111,7 @@ impl ErrorKind {
     pub fn of_io(error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Io;
         // After the handshake, too: a server that wants another certificate says so then (RFC 8446 §6.2).
-        if error.get_ref().is_some_and(|e| e.is::<rustls::Error>()) {
+        if error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>) {
             return Self::Tls;
         }
         match error.kind() {
