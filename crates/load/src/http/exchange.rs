@@ -186,9 +186,9 @@ impl Engine {
                     return;
                 }
                 conn.state = State::Reading;
-                // The connection becomes ready with an answer or with its end; the answer to a request that went with the SYN may be here.
-                let at_once = pool.plan.pool.fast_open || !matches!(conn.stream, Stream::Plain(_));
-                if conn.more() && at_once {
+                // The connection becomes ready with an answer or with its end. It may be ready already: with the answer to a request that went with
+                // the SYN, or because a proxy's last word left it so.
+                if conn.more() {
                     self.read(c);
                 }
                 return;

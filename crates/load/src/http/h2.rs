@@ -418,7 +418,9 @@ async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Body>, e
                     continue;
                 }
                 Some(Err(Broken { kind, why, unexplained, .. })) => {
-                    let (kind, why) = ended.get().filter(|_| unexplained).cloned().unwrap_or((kind, why));
+                    // hyper may know as little, or call an alert of TLS an error of HTTP/2.
+                    let tells = |ended: &&(ErrorKind, String)| unexplained || ended.0 == ErrorKind::Tls;
+                    let (kind, why) = ended.get().filter(tells).cloned().unwrap_or((kind, why));
                     inner.book.error(Some(place), intended, done, kind, || why);
                 }
                 Some(Ok(answer)) => {
