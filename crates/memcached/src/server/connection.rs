@@ -238,8 +238,9 @@ impl Connection {
     fn wait(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<End> {
         let Some(idle) = self.lane.server.options.idle else { return Poll::Pending };
         let until = self.active + idle;
-        if now >= until && !self.talk.is_waiting() {
-            let slow = !self.kept.is_empty();
+        // Other lanes' answers are not taken as long as there is no room for those before them: then the peer is waited for all the same.
+        let slow = !self.kept.is_empty();
+        if now >= until && (slow || !self.talk.is_waiting()) {
             return Poll::Ready(if slow { End::Slow } else { End::Idle });
         }
         // It is not moved with each request: when it rings too early, it is set anew.

@@ -36,11 +36,15 @@ fn who_does_not_read_keeps_little_and_is_closed() {
     let (sent, report) = beside(options, 2, || async {
         let mut client = Client::connect().await;
         let value = "v".repeat(100_000);
-        client.says(&format!("set key 0 0 100000\r\n{value}\r\n"), "STORED\r\n").await;
+        // Of both lanes: a secret hash deals them out.
+        let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        for key in keys {
+            client.says(&format!("set {key} 0 0 100000\r\n{value}\r\n"), "STORED\r\n").await;
+        }
         // It asks for ever, and reads nothing, until the server takes no more; then it is closed.
         let rude = Client::connect().await;
         let mut sent = 0u64;
-        let request = "get key key key key key key key key\r\n".repeat(100);
+        let request = format!("get {}\r\n", keys.join(" ")).repeat(100);
         while rude.stream.write_all(request.as_bytes()).await.is_ok() {
             sent += request.len() as u64;
         }
