@@ -21,6 +21,7 @@ type Tests = BTreeMap<PathBuf, Vec<String>>;
 
 /// Whether all were noticed.
 pub(crate) fn all(copy: &Path, guards: &[&Guard], show: bool) -> Result<bool, String> {
+    let copy = &fs::canonicalize(copy).map_err(|e| format!("{}: {e}", copy.display()))?;
     let programs = build(copy, guards)?;
     let tests: Vec<Tests> =
         guards.iter().map(|guard| of_guard(copy, guard, &programs)).collect::<Result<_, _>>()?;
@@ -94,8 +95,17 @@ fn own(copy: &Path, package: &str) -> Result<(String, String), String> {
     Ok((name, program))
 }
 
-/// Builds all test programs that are named; where they are, by name.
-fn build(copy: &Path, guards: &[&Guard]) -> Result<BTreeMap<String, PathBuf>, String> {
+/// Test programs by the directory of their crate and by name: crates may call theirs the same.
+type Programs = BTreeMap<(PathBuf, String), PathBuf>;
+
+/// The program of this name in a crate, or in another one if it has none.
+fn find<'a>(programs: &'a Programs, copy: &Path, package: &str, name: &str) -> Option<&'a PathBuf> {
+    let own = programs.get(&(copy.join(package), name.to_owned()));
+    own.or_else(|| programs.iter().find(|((_, other), _)| other == name).map(|(_, path)| path))
+}
+
+/// Builds all test programs that are named.
+fn build(copy: &Path, guards: &[&Guard]) -> Result<Programs, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(copy).args(["test", "--no-run", "--locked", "--quiet", "--message-format=json"]);
     let packages: BTreeSet<&str> = guards.iter().map(|guard| guard.package()).collect();
@@ -128,22 +138,23 @@ fn build(copy: &Path, guards: &[&Guard]) -> Result<BTreeMap<String, PathBuf>, St
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let programs = text.lines().filter_map(|line| {
-        let path = line.split_once("\"executable\":\"")?.1.split('"').next()?;
+        let value = |key: &str| line.split_once(&format!("\"{key}\":\""))?.1.split('"').next();
+        let (path, manifest) = (value("executable")?, Path::new(value("manifest_path")?));
         let name = Path::new(path).file_name()?.to_str()?.rsplit_once('-')?.0.to_owned();
         let name = if line.contains("\"kind\":[\"bin\"]") { of_program(&name) } else { name };
-        Some((name, PathBuf::from(path)))
+        Some(((manifest.parent()?.to_owned(), name), PathBuf::from(path)))
     });
     Ok(programs.collect())
 }
 
 /// A guard's tests, for each program.
-fn of_guard(copy: &Path, guard: &Guard, programs: &BTreeMap<String, PathBuf>) -> Result<Tests, String> {
+fn of_guard(copy: &Path, guard: &Guard, programs: &Programs) -> Result<Tests, String> {
     let own = own(copy, guard.package())?.1;
     let mut tests = Tests::new();
     for (program, test) in &guard.tests {
         let name = if program.is_empty() { &own } else { program };
-        let path =
-            programs.get(name).ok_or_else(|| format!("line {}: no test program {name}", guard.line))?;
+        let path = find(programs, copy, guard.package(), name)
+            .ok_or_else(|| format!("line {}: no test program {name}", guard.line))?;
         tests.entry(path.clone()).or_default().push(test.clone());
     }
     Ok(tests)
