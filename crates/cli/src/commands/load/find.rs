@@ -58,6 +58,12 @@ pub(super) fn phases(warm_up: Option<Duration>, duration: Option<Duration>) -> V
     timeline::usual(None, Some(warm_up.unwrap_or(EACH.0)), duration.unwrap_or(EACH.1))
 }
 
+/// How long an answer took in a run of questions: the median; `None` without an answer.
+pub(super) fn usual(run: &Run) -> Option<Duration> {
+    let latency = &run.total.latency;
+    (!latency.is_empty()).then(|| Duration::from_nanos(latency.at(0.5)))
+}
+
 /// What is measured: runs at a rate, and how long an answer takes when nothing else is asked.
 pub(super) trait Measured {
     /// A run at a rate per second.

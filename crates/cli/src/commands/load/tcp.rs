@@ -486,7 +486,6 @@ impl Measured for Rates<'_> {
     fn alone(&mut self) -> anyhow::Result<Option<Duration>> {
         let phases = vec![Phase::hold(find::QUESTION)];
         let run = self.run(TcpLoadConfig { rate: None, connections: 1, phases, ..self.config.clone() })?;
-        let latency = &run.total.latency;
-        Ok((!latency.is_empty()).then(|| Duration::from_nanos(latency.at(0.5))))
+        Ok(find::usual(&run))
     }
 }

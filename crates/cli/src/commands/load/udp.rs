@@ -331,8 +331,7 @@ impl Measured for Rates<'_> {
     fn alone(&mut self) -> anyhow::Result<Option<Duration>> {
         let phases = vec![Phase::hold(find::QUESTION)];
         let run = self.run(LoadConfig { pace: Pace::Window(1), phases, ..self.config.clone() })?;
-        let latency = &run.total.latency;
-        Ok((!latency.is_empty()).then(|| Duration::from_nanos(latency.at(0.5))))
+        Ok(find::usual(&run))
     }
 }
 

@@ -26,7 +26,7 @@ use flowlane_load::timeline;
 
 use self::place::{LinkKind, Place};
 use self::plan::PlanOptions;
-use super::find::{Find, Measured};
+use super::find::{self, Find, Measured};
 use crate::interrupt::Interrupt;
 use crate::output::{Outputs, Watch};
 use crate::units;
@@ -257,8 +257,7 @@ impl Measured for Rates<'_> {
             total_requests: Some(QUESTIONS),
             ..plan.pools[0].clone()
         };
-        let latency = self.run(&plan)?.total.latency;
-        Ok((!latency.is_empty()).then(|| Duration::from_nanos(latency.at(0.5))))
+        Ok(find::usual(&self.run(&plan)?))
     }
 }
 
