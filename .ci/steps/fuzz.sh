@@ -1,3 +1,0 @@
-#!/bin/bash
-# Each fuzz target over its kept inputs.
-fuzz/run test
