@@ -1,6 +1,5 @@
 //! One module for each subcommand.
 
-mod bench;
 mod capture;
 mod compare;
 mod demo;
@@ -28,7 +27,7 @@ pub(crate) enum Command {
     /// Generate traffic and measure the answers.
     #[command(subcommand)]
     Load(load::Load),
-    Bench(bench::Bench),
+    Bench(flowlane_bench::Bench),
     Compare(compare::Compare),
     /// Show, plan and check receive side scaling (RSS).
     #[command(subcommand)]
@@ -63,7 +62,7 @@ impl Command {
         match self {
             Self::Demo(demo) => demo.run(),
             Self::Load(load) => load.run(),
-            Self::Bench(bench) => bench.run(),
+            Self::Bench(bench) => bench.run(&mut crate::stdout::lock()),
             Self::Compare(compare) => compare.run(),
             Self::Rss(command) => command.run(),
             Self::Serve(command) => command.run(),

@@ -23,7 +23,7 @@ use flowlane::written;
 use flowlane_load::Threshold;
 use flowlane_load::find::{self, Found};
 use flowlane_load::report::model::{Counts, Ended};
-use flowlane_load::report::{Run, files, html, text};
+use flowlane_load::report::{Run, ci, files, html, text};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
@@ -56,6 +56,12 @@ pub(crate) struct Outputs {
     /// Write the latencies of each second as an HdrHistogram log to a file.
     #[arg(long, value_name = "FILE", help_heading = "Report")]
     hdr: Option<PathBuf>,
+    /// Write the conditions as JUnit's XML to a file: a test for the run, for its schedule and for each --fail.
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    junit: Option<PathBuf>,
+    /// Write a summary in Markdown to a file, such as "$GITHUB_STEP_SUMMARY".
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    markdown: Option<PathBuf>,
     /// Show a full-screen display during the run; without a terminal, print a line each second.
     #[arg(long, conflicts_with = "quiet", help_heading = "Report")]
     tui: bool,
@@ -121,10 +127,17 @@ impl Outputs {
     }
 
     fn files(&self) -> Vec<(&'static str, &Path)> {
-        [("--save", &self.save), ("--html", &self.html), ("--csv", &self.csv), ("--hdr", &self.hdr)]
-            .into_iter()
-            .filter_map(|(option, path)| Some((option, path.as_deref()?)))
-            .collect()
+        [
+            ("--save", &self.save),
+            ("--html", &self.html),
+            ("--csv", &self.csv),
+            ("--hdr", &self.hdr),
+            ("--junit", &self.junit),
+            ("--markdown", &self.markdown),
+        ]
+        .into_iter()
+        .filter_map(|(option, path)| Some((option, path.as_deref()?)))
+        .collect()
     }
 
     /// The conditions of `--fail`, for [`flowlane_load::report::About`].
@@ -238,6 +251,8 @@ fn render(option: &str, run: &Run, report: &mut Vec<u8>) -> io::Result<()> {
         "--save" => files::json(run, report),
         "--html" => html::page(run, report),
         "--csv" => files::csv(run, report),
+        "--junit" => ci::junit(run, report),
+        "--markdown" => ci::markdown(run, report),
         _ => files::hdr_log(run, report),
     }
 }

@@ -262,6 +262,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("html", "outputs"),
     ("csv", "outputs"),
     ("hdr", "outputs"),
+    ("junit", "outputs"),
+    ("markdown", "outputs"),
     ("tui", "outputs"),
     ("lines", "outputs"),
     ("quiet", "outputs"),

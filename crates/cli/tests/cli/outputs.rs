@@ -50,11 +50,13 @@ fn load(url: &str, more: &[&str]) -> Output {
 #[test]
 fn every_file_is_written_and_says_the_same() {
     let (dir, url) = (Scratch::new("outputs-files"), server());
-    let [json, page, csv, log] = ["run.json", "run.html", "run.csv", "run.hlog"].map(|n| dir.path(n));
+    let [json, page, csv, log, junit, words] =
+        ["run.json", "run.html", "run.csv", "run.hlog", "run.xml", "run.md"].map(|n| dir.path(n));
     // What was there before, and longer, goes.
     std::fs::write(&csv, "x".repeat(1 << 20)).unwrap();
     let files = ["--save", &json, "--html", &page, "--csv", &csv, "--hdr", &log, "--lines", "--json"];
-    let output = load(&url, &files);
+    let for_builds = ["--junit", &junit, "--markdown", &words, "--fail", "p50 > 1h"];
+    let output = load(&url, &[&files[..], &for_builds].concat());
     let stderr = String::from_utf8_lossy(&output.stderr);
     // A busy machine may miss the slip budget: the run is reported all the same.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
@@ -70,6 +72,12 @@ fn every_file_is_written_and_says_the_same() {
     assert_eq!(lines.lines().count(), 1 + printed["total"]["series"].as_array().unwrap().len());
     assert!(lines.lines().skip(1).all(|l| l.starts_with("total,")), "{lines}");
     assert!(std::fs::read_to_string(&log).unwrap().contains("HISTF"));
+    let tests = std::fs::read_to_string(&junit).unwrap();
+    markup::elements(&tests).unwrap();
+    assert_eq!(tests.matches("<testcase ").count(), 3, "{tests}");
+    assert_eq!(tests.contains("failures=\"0\""), printed["ok"].as_bool().unwrap(), "{tests}");
+    let words = std::fs::read_to_string(&words).unwrap();
+    assert!(words.contains("| not p50 \\> 1h | passed |"), "{words}");
     assert!(stderr.contains("answers/s"), "lines: {stderr}");
     assert_eq!(printed["ok"], output.status.code().unwrap() == 0);
 }

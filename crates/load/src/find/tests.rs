@@ -73,7 +73,7 @@ fn spoilt_runs_do_not_mislead() {
 #[test]
 fn a_rate_is_judged_by_its_condition_and_by_what_no_condition_names() {
     use crate::report::model::{ErrorCount, Rates};
-    let mut run = crate::report::join(crate::report::About::default(), &[]);
+    let mut run = crate::report::join(crate::report::About::default(), Vec::new());
     run.total.latency.record(5_000_000);
     let counts = &mut run.total.counts;
     (counts.sent, counts.answered, counts.failed) = (1000, 990, 10);

@@ -114,17 +114,25 @@ impl LaneRecord {
     /// Uses these times as those of the first byte, for protocols whose records have none.
     #[must_use]
     pub(crate) fn with_first_bytes(mut self, times: Times) -> Self {
-        (self.spectra.first_byte, self.spectra.no_last_byte) = (times, true);
+        (self.spectra.first_byte, self.spectra.no_last_byte) = (times.into(), true);
         self
     }
 }
 
-/// Merges the lanes' records and evaluates them.
+/// Merges the lanes' records and evaluates them. It takes the records: their histograms go as they are added, since those of all lanes are
+/// most of what a generator holds.
 #[must_use]
-pub fn join(about: About, records: &[LaneRecord]) -> Run {
+pub fn join(about: About, mut records: Vec<LaneRecord>) -> Run {
+    let lanes = lanes(&records);
     let pool_count = records.iter().map(|r| r.pool + 1).max().unwrap_or(0).max(about.pools.len()).max(1);
+    let mut all = Histograms::default();
     let pools: Vec<Part> = (0..pool_count)
         .map(|i| {
+            let mut histograms = Histograms::default();
+            for record in records.iter_mut().filter(|r| r.pool == i) {
+                histograms.add_lane(&std::mem::take(&mut record.spectra));
+            }
+            all.add(&histograms);
             let named = about.pools.get(i).cloned().unwrap_or_else(|| PoolAbout {
                 name: if pool_count == 1 { "all".to_owned() } else { format!("pool {i}") },
                 ..PoolAbout::default()
@@ -135,12 +143,12 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
                 targets: named.targets,
                 schedule: named.schedule,
                 requests,
-                ..part(named.name, &mine, &about)
+                ..part(named.name, &mine, histograms, &about)
             }
         })
         .collect();
     let everything: Vec<&LaneRecord> = records.iter().collect();
-    let total = part("total".to_owned(), &everything, &about);
+    let total = part("total".to_owned(), &everything, all, &about);
     let nanos = |time: Duration| time.as_nanos() as u64;
     // A run that could not begin had no schedule to keep.
     let begun = about.failure.is_none() || total.counts.answered > 0;
@@ -150,7 +158,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
     let phases = if about.phases.is_empty() {
         vec![Phase { name: "hold".to_owned(), to_seconds: seconds, measured: true, ..Phase::default() }]
     } else {
-        with_figures(about.phases, records, seconds)
+        with_figures(about.phases, &records, seconds)
     };
     let answered = total.counts.answered + total.unmeasured.answered;
     let open_loop = about.setup.open_loop;
@@ -164,7 +172,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         phases,
         total,
         pools,
-        lanes: lanes(records),
+        lanes,
         generator: Generator::new(about.usage, answered),
         alignment: about.alignment,
         arrivals: about.arrivals,
@@ -172,7 +180,7 @@ pub fn join(about: About, records: &[LaneRecord]) -> Run {
         drops: about.drops,
         server: about.server,
         slip,
-        periods: periods::find(records, open_loop),
+        periods: periods::find(&records, open_loop),
         thresholds: Vec::new(),
         failed: about.failure.into_iter().collect(),
         ok: true,
@@ -254,13 +262,11 @@ fn asked(names: &[String], records: &[&LaneRecord], measured: Duration) -> Vec<R
         .collect()
 }
 
-fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {
+fn part(name: String, records: &[&LaneRecord], histograms: Histograms, about: &About) -> Part {
     let (mut counts, mut unmeasured) = (Counts::default(), Counts::default());
-    let mut spectra = Spectra::default();
     for record in records {
         counts.add(&record.measured.counts());
         unmeasured.add(&record.unmeasured.counts());
-        spectra.add(&record.spectra);
     }
     let slots: Vec<&[Slot]> = records.iter().map(|r| r.slots.as_slice()).collect();
     let (series, intervals) = points(&slots, rounded(about.elapsed.as_secs_f64()));
@@ -274,21 +280,43 @@ fn part(name: String, records: &[&LaneRecord], about: &About) -> Part {
         counts,
         unmeasured,
         concurrency_max: records.iter().map(|r| r.concurrency_max).sum(),
-        latency: spectra.latency,
+        latency: histograms.latency,
         // To the last byte from the request, as to the first: the same thing by another name.
-        last_byte: if spectra.no_last_byte { Times::default() } else { spectra.service.clone() },
-        service: spectra.service,
-        connect: spectra.connect,
-        tls: spectra.tls,
-        first_byte: spectra.first_byte,
-        slip: spectra.slip,
+        last_byte: if histograms.no_last_byte { Times::default() } else { histograms.service.clone() },
+        service: histograms.service,
+        connect: histograms.connect,
+        tls: histograms.tls,
+        first_byte: histograms.first_byte,
+        slip: histograms.slip,
         requests: Vec::new(),
         series,
         intervals,
     }
 }
 
-impl Spectra {
+/// The histograms of a part, over all lanes.
+#[derive(Default)]
+struct Histograms {
+    latency: Times,
+    service: Times,
+    connect: Times,
+    tls: Times,
+    first_byte: Times,
+    slip: Times,
+    no_last_byte: bool,
+}
+
+impl Histograms {
+    fn add_lane(&mut self, lane: &Spectra) {
+        lane.latency.add_to(&mut self.latency);
+        lane.service.add_to(&mut self.service);
+        lane.connect.add_to(&mut self.connect);
+        lane.tls.add_to(&mut self.tls);
+        lane.first_byte.add_to(&mut self.first_byte);
+        lane.slip.add_to(&mut self.slip);
+        self.no_last_byte |= lane.no_last_byte;
+    }
+
     fn add(&mut self, other: &Self) {
         self.latency.add(&other.latency.0);
         self.service.add(&other.service.0);
@@ -319,7 +347,7 @@ fn lane(bucket: u16, records: &[&LaneRecord]) -> Lane {
             lane.bytes_received += tally.bytes_received;
         }
         lane.flows += record.flows;
-        times.add(&record.spectra.latency.0);
+        record.spectra.latency.add_to(&mut times);
     }
     Lane { p50_ns: times.at(0.5), p99_ns: times.at(0.99), max_ns: times.max(), ..lane }
 }

@@ -62,7 +62,7 @@ mod tests {
 
     /// A run of ten seconds on two processors, with a worker, that sent 900 of 1,000 in time.
     fn run(generator: &Generator) -> Run {
-        let mut run = join(About::default(), &[]);
+        let mut run = join(About::default(), Vec::new());
         (0..1000).for_each(|_| run.total.slip.record(1000));
         run.slip = SlipVerdict { due: 1000, late: 100, judged: true, ..SlipVerdict::default() };
         run.setup.workers = 1;

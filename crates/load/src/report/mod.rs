@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lane, pool: Recorder ─┬─ several times a second ▸ Snapshot ▸ Live       (the line or display while it runs)
-//!                         └─ at the end ▸ LaneRecord ▸ join() ▸ Run ▸ text, JSON, CSV, HDR log, HTML, compare
+//!                         └─ at the end ▸ LaneRecord ▸ join() ▸ Run ▸ text, JSON, CSV, HDR log, HTML, JUnit, Markdown, compare
 //! ```
 //!
 //! A [`Recorder`] belongs to one lane and one pool. It has counters and histograms, without locks, atomics or, per request, allocations.
@@ -13,7 +13,9 @@
 //! much later than intended the generator sent, and service time counts from the actual send time: latency is slip plus service time.
 
 pub mod build;
+pub mod ci;
 pub mod compare;
+mod counted;
 pub mod files;
 pub mod html;
 pub mod kinds;

@@ -11,12 +11,12 @@
 use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 
+use super::counted::Counted;
 use super::kinds::ErrorKind;
 use super::parts::{Parts, PhaseSpan};
 use super::periods::fine::Fine;
 use super::series::{Series, Slot};
 use super::tally::Tally;
-use super::times::Times;
 
 /// Interval of a recorder's snapshots, nanoseconds.
 pub const SNAPSHOT_EVERY: u64 = 250_000_000;
@@ -110,17 +110,24 @@ pub struct LaneRecord {
     pub(super) parts: Parts,
 }
 
-/// The histograms of a part.
-#[derive(Debug, Clone, Default)]
+/// The histograms of a recorder.
+#[derive(Debug, Default)]
 pub(super) struct Spectra {
-    pub(super) latency: Times,
-    pub(super) service: Times,
-    pub(super) connect: Times,
-    pub(super) tls: Times,
-    pub(super) first_byte: Times,
-    pub(super) slip: Times,
+    pub(super) latency: Counted,
+    pub(super) service: Counted,
+    pub(super) connect: Counted,
+    pub(super) tls: Counted,
+    pub(super) first_byte: Counted,
+    pub(super) slip: Counted,
     /// What is answered has no last byte that is another moment than its first.
     pub(super) no_last_byte: bool,
+}
+
+impl Spectra {
+    fn settle(&mut self) {
+        let Self { latency, service, connect, tls, first_byte, slip, no_last_byte: _ } = self;
+        [latency, service, connect, tls, first_byte, slip].into_iter().for_each(Counted::settle);
+    }
 }
 
 /// The accumulators of one pool in one lane.
@@ -411,6 +418,7 @@ impl Recorder {
         self.series.slot(now);
         if now >= self.next_snapshot {
             self.next_snapshot = now + SNAPSHOT_EVERY;
+            self.spectra.settle();
             self.hand_over(now);
         }
     }

@@ -56,7 +56,7 @@ fn run_of(lanes: u16, pools: usize, seconds: u64, seed: u64) -> Run {
     deal(&mut recorders, seconds, seed, |_| rng.below(count as u32) as usize);
     let end = START + seconds * SECOND;
     let records: Vec<LaneRecord> = recorders.into_iter().map(|r| r.finish(end)).collect();
-    join(about(seconds), &records)
+    join(about(seconds), records)
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn warm_up_is_counted_apart() {
     let mut recorders = vec![Recorder::new(3, 0, 9, span)];
     deal(&mut recorders, 6, 1, |_| 0);
     let records: Vec<LaneRecord> = recorders.into_iter().map(|r| r.finish(START + 6 * SECOND)).collect();
-    let run = join(About { measured: Duration::from_secs(3), ..about(6) }, &records);
+    let run = join(About { measured: Duration::from_secs(3), ..about(6) }, records);
     assert_eq!(run.total.counts.sent, 1500);
     assert_eq!(run.total.unmeasured.sent, 1500);
     assert_eq!(run.total.rates.sent, 500.0);
@@ -198,8 +198,7 @@ fn who_watches_sees_the_newest_and_never_stops_a_lane() {
     // Nobody takes them any more.
     drop(from);
     deal(&mut recorders, 2, 4, |_| 0);
-    let run =
-        join(about(5), &recorders.into_iter().map(|r| r.finish(START + 5 * SECOND)).collect::<Vec<_>>());
+    let run = join(about(5), recorders.into_iter().map(|r| r.finish(START + 5 * SECOND)).collect::<Vec<_>>());
     assert_eq!(run.total.counts.sent, 3500);
 }
 
@@ -240,7 +239,7 @@ fn a_stall_shows_in_as_many_latencies_as_it_lasted() {
         open.answered(&Sample { intended, sent: intended, first_byte: done, done, code: 0 });
     }
     let at = |recorder: Recorder| {
-        let run = join(about(10), &[recorder.finish(10_500 * MS)]);
+        let run = join(about(10), vec![recorder.finish(10_500 * MS)]);
         let times = &run.total.latency;
         [times.at(0.5), times.at(0.99), times.at(0.999), times.max()].map(|nanos| nanos as f64 / MS as f64)
     };
@@ -310,7 +309,7 @@ fn late(sent: u64, slipped: u64, unsent: u64, change: impl FnOnce(&mut About)) -
     }
     let mut about = about(1);
     change(&mut about);
-    join(about, &[recorder.finish(START + SECOND)])
+    join(about, vec![recorder.finish(START + SECOND)])
 }
 
 #[test]
@@ -381,7 +380,7 @@ fn failures_fail_a_run_unless_told_otherwise() {
         deal(&mut recorders, 2, 5, |_| 0);
         let records: Vec<LaneRecord> = recorders.into_iter().map(|r| r.finish(START + 2 * SECOND)).collect();
         let thresholds = fail.iter().map(|t| t.parse().unwrap()).collect();
-        join(About { failures_count: count, thresholds, ..about(2) }, &records)
+        join(About { failures_count: count, thresholds, ..about(2) }, records)
     };
     let strict = run(true, &[]);
     assert!(strict.total.counts.failed > 0);
@@ -392,9 +391,9 @@ fn failures_fail_a_run_unless_told_otherwise() {
     // One about something else says nothing of errors.
     assert!(!run(true, &["p99 > 100s"]).ok);
     assert!(!run(true, &["pool=all errors > 50%"]).ok);
-    let nothing = join(About { failures_count: true, ..about(1) }, &[]);
+    let nothing = join(About { failures_count: true, ..about(1) }, Vec::new());
     assert_eq!(nothing.failed, ["nothing was sent"]);
-    let nothing = |goal| join(About { failures_count: true, goal, ..about(1) }, &[]).failed;
+    let nothing = |goal| join(About { failures_count: true, goal, ..about(1) }, Vec::new()).failed;
     assert_eq!(nothing(Goal::Connections), ["no connection was opened"]);
     assert!(nothing(Goal::Attempts).is_empty());
 }
@@ -415,7 +414,7 @@ fn refusing(sent: u64, answered: u64, wrong: u64, refused: u64, fail: &str) -> R
     }
     (0..refused).for_each(|n| recorder.error(START + n, START + n, ErrorKind::Refused, || "refused"));
     let thresholds = vec![fail.parse().unwrap()];
-    join(About { failures_count: true, thresholds, ..about(1) }, &[recorder.finish(START + SECOND)])
+    join(About { failures_count: true, thresholds, ..about(1) }, vec![recorder.finish(START + SECOND)])
 }
 
 #[test]

@@ -14,10 +14,10 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use serde::{Deserialize, Serialize};
 
 /// Largest value of a histogram, nanoseconds; larger ones count as this.
-const LONGEST: u64 = 60_000_000_000;
+pub(super) const LONGEST: u64 = 60_000_000_000;
 
 /// An empty histogram of nanoseconds with three significant digits. It grows with the values, a few times in a run: one up to a minute takes
-/// 221 KB, all of which are resident, and a lane has six for each pool.
+/// 221 KB, all of which are resident.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new(3).unwrap_or_else(|_| unreachable!("the number of digits is a constant"))

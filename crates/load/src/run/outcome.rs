@@ -130,21 +130,21 @@ impl<C: Account> Outcome<C> {
 impl<C> Outcome<C> {
     /// The report of the run; `about` has everything that is not known here, and may name another failure.
     #[must_use]
-    pub fn run(&self, about: About) -> Run {
+    pub fn run(self, about: About) -> Run {
         let ended = match (&self.failure, self.interrupted) {
             (Some(_), _) => Ended::Failed,
             (None, true) => Ended::Interrupted,
             (None, false) => Ended::Done,
         };
-        let failure = self.failure.clone().or(about.failure);
+        let failure = self.failure.or(about.failure);
         let (elapsed, measured) = (self.elapsed, self.measured);
-        join(About { elapsed, measured, ended, failure, ..about }, &self.records)
+        join(About { elapsed, measured, ended, failure, ..about }, self.records)
     }
 
-    /// The totals over all lanes, as in a report.
+    /// The totals over all lanes, as in a report. It takes the records.
     #[must_use]
-    pub fn total(&self) -> Part {
-        self.run(About::default()).total
+    pub fn take_total(&mut self) -> Part {
+        join(About::default(), std::mem::take(&mut self.records)).total
     }
 }
 

@@ -96,7 +96,7 @@ fn half_open_handshakes_stay_half_open() {
     for (cookies, backlog) in
         [(SynCookies::Always, 16), (SynCookies::WhenFull, 16), (SynCookies::Off, 1 << 16)]
     {
-        let ran = run(Mode::HalfOpen, 7, cookies, backlog);
+        let mut ran = run(Mode::HalfOpen, 7, cookies, backlog);
         let (c, s) = (ran.outcome.counts, ran.server);
         assert_eq!((c.answers, c.connected), (c.begun, 0), "{cookies:?}: {c:?}");
         // Every SYN got a SYN-ACK: remembered, or from a cookie.
@@ -106,7 +106,7 @@ fn half_open_handshakes_stay_half_open() {
         assert_eq!((s.packets_received, s.connection_accepts), (c.begun, 0), "{cookies:?}: {s:?}");
         assert_eq!((s.syncache_reset, s.cookies_received, s.cookies_bad), (0, 0, 0), "{s:?}");
         assert_eq!(ran.client.packets_sent, c.begun, "{:?}", ran.client);
-        assert_eq!(ran.outcome.total().latency.count(), c.answers);
+        assert_eq!(ran.outcome.take_total().latency.count(), c.answers);
     }
 }
 
@@ -121,8 +121,8 @@ fn syns_alone_are_reset_when_they_are_answered() {
 
 #[test]
 fn a_closed_port_refuses() {
-    let ran = run(Mode::HalfOpen, 9, SynCookies::WhenFull, 16);
+    let mut ran = run(Mode::HalfOpen, 9, SynCookies::WhenFull, 16);
     let c = ran.outcome.counts;
     assert_eq!((c.refused, c.answers), (c.begun, 0), "{c:?}");
-    assert_eq!(ran.outcome.total().counts.errors["refused"].count, c.begun);
+    assert_eq!(ran.outcome.take_total().counts.errors["refused"].count, c.begun);
 }

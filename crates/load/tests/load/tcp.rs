@@ -131,7 +131,7 @@ fn run_at(options: ListenOptions, far: Far, quirks: Quirks, config: TcpLoadConfi
     let client = builder.host(Host::new("client", rss(), load.main()).interface(interface));
     builder.pair((server, 0), (client, 0), PairConfig { quirks, ..PairConfig::default() });
     let runtime = builder.start().unwrap();
-    let outcome = load.wait(Duration::from_secs(1), |_| true);
+    let mut outcome = load.wait(Duration::from_secs(1), |_| true);
     // The client is done with a connection before the server has heard that its own FIN arrived.
     let handle = runtime.handle();
     let patience = Instant::now() + Duration::from_secs(2);
@@ -145,7 +145,7 @@ fn run_at(options: ListenOptions, far: Far, quirks: Quirks, config: TcpLoadConfi
     assert_eq!(outcome.failure.is_some(), nobody, "{:?}", outcome.failure);
     let c = outcome.counts;
     assert_eq!(c.begun, c.completed + c.unfinished + c.failed(), "every connection ends once: {c:?}");
-    let total = outcome.total();
+    let total = outcome.take_total();
     assert_agree(&c, &total);
     Run { total, outcome, report, server }
 }

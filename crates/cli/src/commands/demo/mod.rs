@@ -100,10 +100,10 @@ impl Demo {
         };
         builder.pair((server, 0), (client, 0), pair);
         let runtime = builder.start()?;
-        let outcome = progress::watch(&load, self.duration, &interrupt, false);
+        let mut outcome = progress::watch(&load, self.duration, &interrupt, false);
         let report = runtime.stop();
 
-        let report = report::Report::new(&plan, &outcome, &report, (server, client), self);
+        let report = report::Report::new(&plan, &mut outcome, &report, (server, client), self);
         let mut out = stdout::lock();
         if self.json {
             serde_json::to_writer_pretty(&mut out, &report)?;

@@ -102,7 +102,7 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(
         plan: &Plan,
-        outcome: &Outcome,
+        outcome: &mut Outcome,
         counted: &flowlane::stats::Report,
         (server, client): (usize, usize),
         demo: &Demo,
@@ -140,7 +140,7 @@ impl Report {
             drops,
             client: outcome.counts,
             unexplained,
-            latency_ns: Percentiles::from(&outcome.total().latency.0),
+            latency_ns: Percentiles::from(&outcome.take_total().latency.0),
             card: plan.card.as_ref().map(|emulated| CardRow {
                 known: emulated.known.clone(),
                 set_again: counted.cards.iter().map(|card| card.counts.set_again).sum(),

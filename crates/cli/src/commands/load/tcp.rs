@@ -214,6 +214,7 @@ impl Tcp {
         }
         let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
+        let failure = self.failure(&outcome.counts, outcome.interrupted);
         Ok(outcome.run(About {
             started: start.at,
             phases: timeline::shown(load.phases()),
@@ -224,7 +225,7 @@ impl Tcp {
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
             slip_budget: self.slip_budget,
-            failure: self.failure(&outcome.counts, outcome.interrupted),
+            failure,
             ..about
         }))
     }

@@ -10,7 +10,7 @@ fn normal(rng: &mut Rng) -> f64 {
 }
 
 fn run_with(p50: f64, rate: f64) -> Run {
-    let mut run = join(About::default(), &[]);
+    let mut run = join(About::default(), Vec::new());
     run.total.latency.record(p50 as u64);
     run.total.rates.answered = rate;
     run
@@ -176,7 +176,7 @@ fn simulate(run: &mut Run, rng: &mut Rng, day: f64, slow: f64) {
 /// The share of 200 comparisons by all metrics in which any metric has a finding.
 fn flagged(shape: (usize, usize), metrics: &[Metric], slow: f64) -> f64 {
     // Their histograms are large: the same ones are filled again and again.
-    let runs = |n| -> Vec<Run> { (0..n).map(|_| join(About::default(), &[])).collect() };
+    let runs = |n| -> Vec<Run> { (0..n).map(|_| join(About::default(), Vec::new())).collect() };
     let (mut a, mut b) = (runs(shape.0), runs(shape.1));
     coverage(200, |rng| {
         for i in 0..shape.0.max(shape.1) {
@@ -209,7 +209,7 @@ fn equal_programs_are_told_apart_at_most_once_in_twenty() {
 fn equal_programs_on_a_machine_that_wanders_are_told_apart_at_most_once_in_twenty() {
     for n in [2, 3, 5, 10] {
         for memory in [0.5f64, 0.9, 0.99] {
-            let runs = || -> Vec<Run> { (0..n).map(|_| join(About::default(), &[])).collect() };
+            let runs = || -> Vec<Run> { (0..n).map(|_| join(About::default(), Vec::new())).collect() };
             let (mut a, mut b) = (runs(), runs());
             let share = coverage(200, |rng| {
                 // An autoregressive process of order one, which begins as it goes on: 10 % off on an average run.

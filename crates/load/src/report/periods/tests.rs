@@ -45,7 +45,7 @@ fn periods(kind: &Kind, seconds: u64, seed: u64) -> Vec<Period> {
     let records: Vec<_> = recorders.into_iter().map(|recorder| recorder.finish(end)).collect();
     let mut about = About::default();
     about.setup.open_loop = true;
-    join(about, &records).periods
+    join(about, records).periods
 }
 
 const KINDS: [Kind; 4] = [

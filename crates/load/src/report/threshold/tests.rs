@@ -96,7 +96,7 @@ fn run() -> Run {
     slow.counts.sent = 10;
     slow.counts.failed = 2;
     slow.counts.errors = [("timeout".into(), ErrorCount { count: 2, example: "é".into() })].into();
-    let mut run = crate::report::join(crate::report::About::default(), &[]);
+    let mut run = crate::report::join(crate::report::About::default(), Vec::new());
     run.total = Part { name: "total".into(), ..fast.clone() };
     run.pools = vec![fast, slow];
     run

@@ -136,7 +136,7 @@ fn start(workers: usize, plan: Plan, server: &Serve, slack: Duration, go_on: imp
         pools,
         ..About::default()
     };
-    let run = join(about, &std::mem::take(&mut outcome.records));
+    let run = join(about, std::mem::take(&mut outcome.records));
     Ran { outcome, run, server }
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn run_scaled(strange: &str, seed: u64, scale: f64) -> Run {
             .collect(),
         ..About::default()
     };
-    let mut run = join(about, &records);
+    let mut run = join(about, records);
     let steps_ns = (0..24).map(|i| if i == 7 { 0 } else { 90_000 + 4_000 * i }).collect();
     run.periods.push(Period { of: "latency".into(), period_ns: 33_000_000, share: 0.052, steps_ns });
     run

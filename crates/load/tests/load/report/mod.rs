@@ -229,7 +229,7 @@ fn the_check_of_pages_sees_what_is_wrong() {
 
 #[test]
 fn runs_without_anything_have_all_their_reports() {
-    let empty = flowlane_load::report::join(flowlane_load::report::About::default(), &[]);
+    let empty = flowlane_load::report::join(flowlane_load::report::About::default(), Vec::new());
     let value = serde_json::to_value(&empty).unwrap();
     assert_eq!(schema::faults("load-run", &value), Vec::<String>::new());
     markup::elements(&written(|out| html::page(&empty, out))).unwrap();

@@ -163,7 +163,7 @@ impl Http {
                 goal: goal(plan),
                 ..about
             },
-            &records,
+            records,
         );
         // Merging the lanes' records takes memory as well.
         run.generator.memory_bytes = run.generator.memory_bytes.max(Usage::now().memory);

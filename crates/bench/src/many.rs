@@ -243,14 +243,14 @@ fn meta(out: &IpOutput) -> IpMeta {
 }
 
 /// Resident memory of this process, bytes.
-pub(super) fn resident() -> anyhow::Result<u64> {
+pub(crate) fn resident() -> anyhow::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = status.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
     Ok(pages * rustix::param::page_size() as u64)
 }
 
 /// Measures, and adds the rows.
-pub(super) fn rows(report: &mut Report, common: &Common, many: usize) -> anyhow::Result<()> {
+pub(crate) fn rows(report: &mut Report, common: &Common, many: usize) -> anyhow::Result<()> {
     let pool = pool()?;
     let mut few = Pair::new(FEW, pool.clone())?;
     let mut all = Pair::new(many, pool)?;

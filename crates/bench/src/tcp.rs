@@ -25,18 +25,18 @@ use rustix::time::ClockId;
 
 use super::table::Report;
 use super::{Common, floods, idle, many};
-use crate::drops;
+use flowlane::metrics::drops;
 
 const PORT: u16 = 7;
 /// The client host is a router to its clients' addresses: otherwise the server would ask for each of them by ARP.
-pub(super) const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+pub(crate) const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 /// Bytes of one write.
 const CHUNK: usize = 1 << 16;
 /// Bytes of a request and of its answer.
 const REQUEST: usize = 64;
 
 #[derive(Debug, Args, Clone)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Concurrent connections while connections per second are measured.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     connections: u32,
@@ -207,7 +207,7 @@ fn run_load(wanted: &Wanted) -> anyhow::Result<(TcpOutcome, Seen)> {
         "{} of {} connections failed: {c:?}, {:?}",
         c.failed(),
         c.begun,
-        drops::by_reason(&counted, &[("server", server), ("client", client)])
+        [server, client].map(|host| drops::of_host(&counted, host))
     );
     Ok((outcome, seen))
 }
@@ -236,7 +236,7 @@ fn cpu_time(clock: ClockId) -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-pub(super) fn thread_time() -> f64 {
+pub(crate) fn thread_time() -> f64 {
     cpu_time(ClockId::ThreadCPUTime)
 }
 
@@ -291,7 +291,7 @@ fn kernel_connections(time: Duration) -> anyhow::Result<f64> {
     Ok(n as f64 / 1e3 / (thread_time() - begin.1 + theirs))
 }
 
-pub(super) fn run(common: &Common, options: &Options) -> anyhow::Result<Report> {
+pub(crate) fn run(common: &Common, options: &Options) -> anyhow::Result<Report> {
     let mut report = Report::new("tcp");
     if options.wants(Part::Bulk) {
         bulk_rows(&mut report, common)?;
@@ -352,7 +352,7 @@ fn active(report: &mut Report, connections: usize) -> anyhow::Result<()> {
         pair: PairConfig::default(),
         duration: Duration::from_secs(10),
     };
-    let (outcome, _) = run_load(&wanted)?;
+    let (mut outcome, _) = run_load(&wanted)?;
     let c = &outcome.counts;
     ensure!(
         c.standing == connections as u64 && c.completed == connections as u64,
@@ -360,7 +360,7 @@ fn active(report: &mut Report, connections: usize) -> anyhow::Result<()> {
         c.standing,
         c.completed
     );
-    let total = outcome.total();
+    let total = outcome.take_total();
     let ms = |q: f64| total.latency.at(q) as f64 / 1e6;
     let name = format!("{connections} connections, all echoing 1000 bytes every 2 s: answers");
     report.row(name, "k/s", &[total.rates.answered / 1e3], None);

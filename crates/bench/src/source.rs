@@ -16,7 +16,7 @@ use flowlane::wire::{
 use flowlane::{Endpoint, HashType, Rss};
 use flowlane_sys::frame::{Frame, Pool};
 
-pub(super) const SERVER: [u8; 4] = [10, 0, 0, 1];
+pub(crate) const SERVER: [u8; 4] = [10, 0, 0, 1];
 const SERVER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const GATEWAY: [u8; 4] = [10, 0, 0, 2];
 const GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -30,7 +30,7 @@ struct Flow {
     hash: u32,
 }
 
-pub(super) struct Source {
+pub(crate) struct Source {
     template: Vec<u8>,
     flows: Vec<Flow>,
     hash_type: u8,
@@ -42,7 +42,7 @@ pub(super) struct Source {
 }
 
 /// Source of flow `i`: behind the gateway, so that no neighbour entry for each is needed.
-pub(super) fn client(i: usize) -> Endpoint {
+pub(crate) fn client(i: usize) -> Endpoint {
     let ip = std::net::Ipv4Addr::from(0x0b00_0000 + i as u32);
     Endpoint::new(ip.into(), 1024 + (i % 60_000) as u16)
 }
@@ -50,7 +50,7 @@ pub(super) fn client(i: usize) -> Endpoint {
 impl Source {
     /// Datagrams of `size` bytes of payload to port `port` from `flows` flows, `packets` in all if given. `returned` counts frames that the
     /// host sends.
-    pub(super) fn link(
+    pub(crate) fn link(
         rss: &Rss,
         flows: usize,
         size: usize,

@@ -64,12 +64,12 @@ fn clock() -> Option<u64> {
 }
 
 /// Reserves the wakers of this many more connections, so that they do not count as a connection's memory.
-pub(super) fn reserve(connections: usize) {
+pub(crate) fn reserve(connections: usize) {
     with_desk(|desk| desk.held.reserve_exact(connections));
 }
 
 /// Echoes bytes until the peer ends the connection.
-pub(super) fn serve(stream: TcpStream) {
+pub(crate) fn serve(stream: TcpStream) {
     let _ = spawn(async move { poll_fn(|cx| poll_serve(&stream, cx)).await });
 }
 
@@ -86,7 +86,7 @@ fn poll_serve(stream: &TcpStream, cx: &mut Context<'_>) -> Poll<()> {
 }
 
 /// Holds a connection and sends a request when woken for it, until the peer ends the connection.
-pub(super) fn hold(stream: TcpStream) {
+pub(crate) fn hold(stream: TcpStream) {
     let task = async move {
         poll_fn(|cx| {
             with_desk(|desk| desk.held.push(cx.waker().clone()));
@@ -124,7 +124,7 @@ fn poll_hold(stream: &TcpStream, cx: &mut Context<'_>) -> Poll<()> {
 }
 
 /// Sends requests one after the other, and the latencies of each round (nanoseconds) to `results`. Ends early if a connection ends.
-pub(super) async fn ask(rounds: u32, seed: u64, results: mpsc::Sender<Histogram<u64>>) {
+pub(crate) async fn ask(rounds: u32, seed: u64, results: mpsc::Sender<Histogram<u64>>) {
     // Ends of connections after this point belong to the end of the run.
     let mut held = with_desk(|desk| std::mem::take(&mut desk.held));
     let mut rng = Rng::new(seed);
@@ -167,7 +167,7 @@ async fn ask_one(task: &Waker) -> Option<u64> {
 }
 
 /// Adds the rows: very many connections, with few as the baseline.
-pub(super) fn rows(report: &mut Report, many: (usize, &[Histogram<u64>]), few: (usize, &[Histogram<u64>])) {
+pub(crate) fn rows(report: &mut Report, many: (usize, &[Histogram<u64>]), few: (usize, &[Histogram<u64>])) {
     let of = |times: &[Histogram<u64>], q: f64| -> Vec<f64> {
         times.iter().map(|t| t.value_at_quantile(q) as f64 / 1e3).collect()
     };

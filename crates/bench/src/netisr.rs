@@ -15,7 +15,7 @@ use super::table::Report;
 const BURST: usize = 32;
 const FRAMES: usize = 512;
 
-pub(super) fn run(common: &Common) -> anyhow::Result<Report> {
+pub(crate) fn run(common: &Common) -> anyhow::Result<Report> {
     let mut report = Report::new("netisr");
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..common.rounds {

@@ -24,13 +24,13 @@ struct Line {
 struct Object([Line; LINES + 1]);
 
 /// Objects in random order.
-pub(super) struct Cold {
+pub(crate) struct Cold {
     objects: Vec<Object>,
     order: Vec<u32>,
 }
 
 impl Cold {
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         let mut rng = Rng::new(1);
         let mut order: Vec<u32> = (0..count as u32).collect();
         for at in (1..count).rev() {
@@ -46,7 +46,7 @@ impl Cold {
     }
 
     /// Nanoseconds of processor time per visit; each object is known only when the one before has been read.
-    pub(super) fn one_at_a_time(&self, visits: usize) -> f64 {
+    pub(crate) fn one_at_a_time(&self, visits: usize) -> f64 {
         let (mut at, mut sum) = (0, 0u32);
         let begin = thread_time();
         for _ in 0..visits {
@@ -60,7 +60,7 @@ impl Cold {
     }
 
     /// The same with [`AHEAD`] objects prefetched.
-    pub(super) fn asked_for(&self, visits: usize) -> f64 {
+    pub(crate) fn asked_for(&self, visits: usize) -> f64 {
         let mut sum = 0u32;
         let begin = thread_time();
         for some in self.order.chunks(AHEAD).cycle().take(visits / AHEAD) {

@@ -4,8 +4,6 @@
 //! `recvmmsg`/`sendmmsg` echo over loopback, which pays for system calls and for half of the client's work as well. The comparison shows
 //! what a stack inside the application can save, not which UDP code is better.
 
-use crate::stdout;
-use std::io::Write;
 use std::net::UdpSocket as KernelSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,7 +24,7 @@ use super::table::Report;
 const PORT: u16 = 7;
 
 #[derive(Debug, Args, Clone)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Payload of a datagram in bytes.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(0..=1472))]
     size: u16,
@@ -38,7 +36,7 @@ pub(super) struct Options {
     sockets: bool,
     /// Handle this many datagrams, print the count and stop: for instruction counters.
     #[arg(long)]
-    pub(super) packets: Option<u64>,
+    pub(crate) packets: Option<u64>,
     /// Keep the flows with most packets and bytes, so many of each in every lane, as 'serve --top-flows' does.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=1 << 20))]
     top_flows: Option<u32>,
@@ -141,13 +139,13 @@ fn bind_all(flows: usize) -> Result<(), flowlane::SocketError> {
 }
 
 /// Handles exactly this many datagrams.
-pub(super) fn exactly(options: &Options, packets: u64) -> anyhow::Result<()> {
+pub(crate) fn exactly(options: &Options, packets: u64) -> anyhow::Result<u64> {
     let echo = Echo::start(options, Some(packets))?;
     while echo.returned.load(Ordering::Relaxed) < packets {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(echo.runtime.stop());
-    Ok(writeln!(stdout::lock(), "{packets}")?)
+    Ok(packets)
 }
 
 /// The kernel's echo: a server thread, and a client with a window of datagrams in flight.
@@ -210,7 +208,7 @@ impl Drop for Kernel {
     }
 }
 
-pub(super) fn run(common: &Common, options: &Options) -> anyhow::Result<Report> {
+pub(crate) fn run(common: &Common, options: &Options) -> anyhow::Result<Report> {
     let mut report = Report::new("udp");
     let (mut ours, mut kernel) = (Vec::new(), Vec::new());
     for _ in 0..common.rounds {

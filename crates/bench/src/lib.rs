@@ -18,6 +18,7 @@ mod table;
 mod tcp;
 mod udp;
 
+use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -26,7 +27,7 @@ use table::Report;
 
 /// Run benchmarks in memory, with the kernel or another baseline in the same run.
 #[derive(Debug, Args)]
-pub(crate) struct Bench {
+pub struct Bench {
     #[command(subcommand)]
     what: What,
 }
@@ -89,11 +90,15 @@ enum What {
 }
 
 impl Bench {
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    /// Measures, and writes what was measured to `out`.
+    ///
+    /// # Errors
+    /// What it needs is not to be had (memory, threads, sockets), a check of what was counted fails, or those of `out`.
+    pub fn run(self, out: &mut impl Write) -> anyhow::Result<()> {
         let (common, report): (Common, Report) = match self.what {
             What::Hash { common } => (common.clone(), hash::run(&common)),
             What::Udp { common, options } => match options.packets {
-                Some(packets) => return udp::exactly(&options, packets),
+                Some(packets) => return Ok(writeln!(out, "{}", udp::exactly(&options, packets)?)?),
                 None => (common.clone(), udp::run(&common, &options)?),
             },
             What::Tcp { common, options } => (common.clone(), tcp::run(&common, &options)?),
@@ -101,6 +106,6 @@ impl Bench {
             What::Reassembly { common } => (common.clone(), reassembly::run(&common)?),
             What::Pool { common } => (common.clone(), pool::run(&common)?),
         };
-        report.print(common.json)
+        report.print(common.json, out)
     }
 }

@@ -84,7 +84,7 @@ struct Measured {
 }
 
 /// Measures, and adds the rows.
-pub(super) fn rows(report: &mut Report, common: &Common, connections: usize) -> anyhow::Result<()> {
+pub(crate) fn rows(report: &mut Report, common: &Common, connections: usize) -> anyhow::Result<()> {
     // Many first: memory left by another run would distort the figure.
     let many = measure(connections, common.rounds)?;
     let few = measure(FEW, common.rounds)?;

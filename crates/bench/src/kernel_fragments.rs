@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketAddrAny, SocketType, ipproto};
 const BURST: usize = 32;
 
 /// A raw socket, and a UDP socket that it sends to.
-pub(super) struct KernelFragments {
+pub(crate) struct KernelFragments {
     raw: OwnedFd,
     to: SocketAddrAny,
     udp: UdpSocket,
@@ -28,7 +28,7 @@ impl KernelFragments {
     ///
     /// # Errors
     /// No socket could be opened on loopback for another reason.
-    pub(super) fn open(payload: usize) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn open(payload: usize) -> anyhow::Result<Option<Self>> {
         let raw = match rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW)) {
             Ok(raw) => raw,
             Err(rustix::io::Errno::PERM | rustix::io::Errno::ACCESS) => return Ok(None),
@@ -48,7 +48,7 @@ impl KernelFragments {
     ///
     /// # Errors
     /// Not all datagrams came back.
-    pub(super) fn round(&mut self, pieces: usize, time: Duration) -> anyhow::Result<f64> {
+    pub(crate) fn round(&mut self, pieces: usize, time: Duration) -> anyhow::Result<f64> {
         let (begin, mut packets) = (Instant::now(), 0u64);
         while begin.elapsed() < time {
             for _ in 0..BURST {

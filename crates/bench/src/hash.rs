@@ -10,7 +10,7 @@ use super::table::Report;
 
 const TUPLES: usize = 1024;
 
-pub(super) fn run(common: &Common) -> Report {
+pub(crate) fn run(common: &Common) -> Report {
     let mut report = Report::new("hash");
     let hasher = Toeplitz::new(&Key::MICROSOFT);
     let mut x = 0x9e37_79b9_7f4a_7c15u64;

@@ -10,7 +10,7 @@ use super::table::Report;
 
 const BURST: usize = 32;
 
-pub(super) fn run(common: &Common) -> anyhow::Result<Report> {
+pub(crate) fn run(common: &Common) -> anyhow::Result<Report> {
     let mut report = Report::new("pool");
     let memory = FrameMemory::new(&MemoryConfig { homes: 2, frames_per_home: 4096, ..Default::default() })?;
     let local = (0..common.rounds).map(|_| local(common, &memory)).collect::<Result<Vec<_>, _>>()?;

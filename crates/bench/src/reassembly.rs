@@ -31,7 +31,7 @@ const PENDING: [u32; 2] = [10, 100_000];
 const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-pub(super) fn run(common: &Common) -> anyhow::Result<Report> {
+pub(crate) fn run(common: &Common) -> anyhow::Result<Report> {
     let mut report = Report::new("reassembly");
     let config = MemoryConfig { frames_per_home: 110_000, lock: false, ..Default::default() };
     let pool = FrameMemory::new(&config)?.attach(0)?;

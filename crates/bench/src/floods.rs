@@ -41,7 +41,7 @@ enum Flood {
     Ack,
 }
 
-pub(super) fn rows(report: &mut Report, common: &Common) -> anyhow::Result<()> {
+pub(crate) fn rows(report: &mut Report, common: &Common) -> anyhow::Result<()> {
     let scenes = [
         ("SYNs", Flood::Syn, 100_000),
         ("SYNs", Flood::Syn, 1_000_000),

@@ -1,6 +1,5 @@
 //! Results of a benchmark: rounds, median and spread, ratios to a baseline; as a table or as JSON.
 
-use crate::stdout;
 use std::io::Write;
 
 use serde::Serialize;
@@ -11,7 +10,7 @@ const VERSION: u32 = 1;
 /// One figure.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Row {
+pub(crate) struct Row {
     name: String,
     unit: &'static str,
     min: f64,
@@ -35,7 +34,7 @@ struct Ratio {
 /// All figures of one benchmark.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct Report {
+pub(crate) struct Report {
     version: u32,
     bench: &'static str,
     command: String,
@@ -47,7 +46,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(bench: &'static str) -> Self {
+    pub(crate) fn new(bench: &'static str) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let model = read("/proc/cpuinfo")
             .lines()
@@ -65,7 +64,7 @@ impl Report {
     }
 
     /// Adds a figure, with the baseline's rounds if it has one.
-    pub(super) fn row(
+    pub(crate) fn row(
         &mut self,
         name: impl Into<String>,
         unit: &'static str,
@@ -82,15 +81,14 @@ impl Report {
     }
 
     /// Adds a note on the figures.
-    pub(super) fn note(&mut self, note: impl Into<String>) {
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// Prints to standard output.
-    pub(super) fn print(&self, json: bool) -> anyhow::Result<()> {
-        let mut out = stdout::lock();
+    /// Writes it as a table or as JSON.
+    pub(crate) fn print(&self, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
         if json {
-            serde_json::to_writer_pretty(&mut out, self)?;
+            serde_json::to_writer_pretty(&mut *out, self)?;
             writeln!(out)?;
             return Ok(());
         }
