@@ -3,6 +3,7 @@
  *
  * It looks for the empty line that ends a request's head, and takes no body. It says when it listens, and serves until SIGINT or SIGTERM.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <flowlane.h>
 
 #include <signal.h>

@@ -3,6 +3,7 @@
  *
  * It says when it receives, and serves until SIGINT or SIGTERM.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <flowlane.h>
 
 #include <signal.h>

@@ -104,6 +104,7 @@ impl Error {
         Self { code, words: None }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "as `map_err` hands it on")]
     pub(crate) fn new(code: i32, words: impl ToString) -> Self {
         Self { code, words: Some(words.to_string()) }
     }

@@ -59,7 +59,7 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn new(events: LaneEvents, user: *mut c_void, rss: Arc<Rss>, ending: Arc<Ending>) -> Self {
-        let lanes = Mutex::new(vec![Weak::new(); rss.buckets.len()]);
+        let lanes = Mutex::new((0..rss.buckets.len()).map(|_| Weak::new()).collect());
         Self { events, user: User::new(user), rss, ending, lanes }
     }
 

@@ -58,8 +58,8 @@ impl Policy for Programs {
         }));
         // SAFETY: the program's callback, with as many lanes as it is told, which are its to change until it returns.
         unsafe {
-            (self.decide)(self.lanes.as_mut_ptr(), self.lanes.len(), seen.workers as u32, self.user.get())
-        };
+            (self.decide)(self.lanes.as_mut_ptr(), self.lanes.len(), seen.workers as u32, self.user.get());
+        }
         let wanted = self.lanes.iter().map(|lane| lane.wanted as usize);
         steps(seen, wanted)
     }

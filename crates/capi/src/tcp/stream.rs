@@ -182,7 +182,7 @@ pub unsafe extern "C" fn flowlane_tcp_pause(tcp: *mut Tcp, pause: bool) -> i32 {
         with(tcp, |tcp| {
             if pause {
                 tcp.set(PAUSED);
-            } else {
+            } else if tcp.is(PAUSED) {
                 tcp.clear(PAUSED);
                 tcp.task.wake();
             }

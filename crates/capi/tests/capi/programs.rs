@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 
-use flowlane_testnet::{PATIENCE, Program, free_port};
+use flowlane_testnet::{Namespace, PATIENCE, Program, free_port, skipped};
 use rustix::process::Signal;
 
 use crate::library::{run, ways};
@@ -80,6 +80,30 @@ fn echo() {
     }
 }
 
+/// More than the buffers hold goes in before anything is read.
+#[test]
+fn streams_come_back() {
+    for way in ways() {
+        let (server, address) = server(way.compile("examples/tcp_echo.c"), 2, "listens at");
+        for _ in 0..3 {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let sent: Vec<u8> = (0..20_000_000_u32).map(|n| (n >> 3) as u8).collect();
+            let mut writer = stream.try_clone().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    writer.write_all(&sent).unwrap();
+                    writer.shutdown(std::net::Shutdown::Write).unwrap();
+                });
+                let mut came = Vec::new();
+                stream.read_to_end(&mut came).unwrap();
+                assert!(came == sent, "{way:?}: {} of {} bytes", came.len(), sent.len());
+            });
+        }
+        ends_well(server);
+    }
+}
+
 #[test]
 fn hello_over_http() {
     const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n\r\nhello\n";
@@ -120,5 +144,48 @@ fn sizes_and_places() {
         let version = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse::<u32>().unwrap());
         let version = version.fold(0, |all, part| all * 1000 + part);
         assert_eq!(run(&mut way.compile("tests/capi/c/abi.c")), format!("{version}\n"), "{way:?}");
+    }
+}
+
+/// The poll loop, in a program's own event loop: the kernel is the peer, at the other side of a TAP interface.
+#[test]
+fn a_loop_of_its_own() {
+    if let Err(why) = flowlane_testnet::requires() {
+        skipped(why);
+        return;
+    }
+    for way in ways() {
+        let namespace = Namespace::new(&format!("flt-capi-{}", std::process::id())).unwrap();
+        let compiled = way.compile("examples/loop_echo.c");
+        let mut command = namespace.command(compiled.get_program().to_str().unwrap());
+        command.args(["tap:flcapi0", "10.77.0.1/24"]);
+        let server = Program::ready(command, "serves 10.77.0.1/24 on tap:flcapi0");
+        namespace.ip("addr add 10.77.0.2/24 dev flcapi0").unwrap();
+        namespace.ip("link set flcapi0 up").unwrap();
+        namespace
+            .run(|| {
+                let socket = UdpSocket::bind("10.77.0.2:0").unwrap();
+                socket.set_read_timeout(Some(PATIENCE)).unwrap();
+                socket.connect("10.77.0.1:7").unwrap();
+                for n in 0..100_usize {
+                    let sent = vec![n as u8; n * 13];
+                    socket.send(&sent).unwrap();
+                    let mut came = [0; 2048];
+                    assert_eq!(socket.recv(&mut came).unwrap(), sent.len());
+                    assert_eq!(&came[..sent.len()], &sent);
+                }
+                let mut stream = TcpStream::connect("10.77.0.1:7").unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                let sent: Vec<u8> = (0..300_000_u32).map(|n| (n >> 4) as u8).collect();
+                let mut writer = stream.try_clone().unwrap();
+                std::thread::scope(|scope| {
+                    scope.spawn(|| writer.write_all(&sent).unwrap());
+                    let mut came = vec![0; sent.len()];
+                    stream.read_exact(&mut came).unwrap();
+                    assert!(came == sent);
+                });
+            })
+            .unwrap();
+        ends_well(server);
     }
 }

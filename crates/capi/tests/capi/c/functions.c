@@ -2,6 +2,7 @@
  * What the examples do not use. Two hosts of one process are joined by a wire in memory; in every lane of the client a datagram, a connection and a
  * send without a copy go to the server and back, a timer runs, and every misuse gets its code. Says "all is well", or what is not.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <flowlane.h>
 
 #include <stdatomic.h>
