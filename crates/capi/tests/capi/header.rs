@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::folder;
 
 /// Compares a file with what it has to be, or writes it anew.
-fn is_golden(path: &Path, made: &str) {
+pub(crate) fn is_golden(path: &Path, made: &str) {
     if std::env::var_os("FLOWLANE_GOLDEN").is_some_and(|value| value == "write") {
         fs::write(path, made).unwrap();
     }
@@ -18,7 +18,7 @@ fn is_golden(path: &Path, made: &str) {
     );
 }
 
-fn header() -> String {
+pub(crate) fn header() -> String {
     let config = cbindgen::Config::from_file(folder().join("cbindgen.toml")).unwrap();
     let made = cbindgen::Builder::new().with_crate(folder()).with_config(config).generate().unwrap();
     let mut text = Vec::new();

@@ -4,6 +4,7 @@
 mod header;
 mod installed;
 mod library;
+mod pages;
 mod programs;
 
 use std::path::{Path, PathBuf};
