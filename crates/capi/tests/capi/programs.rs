@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 
-use flowlane_testnet::{Namespace, PATIENCE, Program, free_port, skipped};
+use flowlane_testnet::{Namespace, PATIENCE, Program, Scratch, free_port, skipped};
 use rustix::process::Signal;
 
 use crate::library::{run, ways};
@@ -134,6 +134,18 @@ fn hello_over_http() {
 fn every_function() {
     for way in ways() {
         assert_eq!(run(&mut way.compile("tests/capi/c/functions.c")), "all is well\n", "{way:?}");
+    }
+}
+
+/// The poll loop without a privilege: its link is a file.
+#[test]
+fn every_function_of_a_loop() {
+    for way in ways() {
+        let scratch = Scratch::new("capi-loop");
+        let mut command = way.compile("tests/capi/c/loops.c");
+        command.arg(format!("pcap:,{}", scratch.path("sent.pcap")));
+        assert_eq!(run(&mut command), "all is well\n", "{way:?}");
+        assert!(std::fs::metadata(scratch.path("sent.pcap")).unwrap().len() > 24, "nothing was sent");
     }
 }
 
