@@ -340,7 +340,7 @@ void flowlane_builder_free(struct flowlane_builder *builder);
 // Number of workers, 1 to 64.
 int32_t flowlane_builder_workers(struct flowlane_builder *builder, uint32_t workers);
 
-// Binds worker i to processor cpus[i]; as many as there are workers.
+// Binds each worker to the processor of its number in the list; as many as there are workers.
 int32_t flowlane_builder_cpus(struct flowlane_builder *builder, const uint32_t *cpus, size_t count);
 
 // Whether workers with a link are bound to processors, if flowlane_builder_cpus has not said to which; they are by default.

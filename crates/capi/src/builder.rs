@@ -1,6 +1,6 @@
 //! A runtime as a program describes it: workers, hosts, links.
 //!
-//! What is described is kept as it is, and made when the runtime starts ([`Builder::make`]); so all mistakes are told before anything runs.
+//! What is described is kept as it is, and made when the runtime starts (`Builder::make`); so all mistakes are told before anything runs.
 
 use std::ffi::{c_char, c_void};
 use std::net::IpAddr;
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn flowlane_builder_workers(builder: *mut Builder, workers
     }
 }
 
-/// Binds worker i to processor cpus[i]; as many as there are workers.
+/// Binds each worker to the processor of its number in the list; as many as there are workers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flowlane_builder_cpus(builder: *mut Builder, cpus: *const u32, count: usize) -> i32 {
     // SAFETY: the program's handle and list.

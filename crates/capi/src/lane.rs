@@ -91,7 +91,7 @@ impl Program {
                 return Err(format!("its start callback returned {code}; the last error was: '{words}'"));
             }
         }
-        self.ending.asked(lane).await;
+        self.ending.asked(lane.wakers()).await;
         Ok(())
     }
 }
@@ -141,7 +141,7 @@ impl Lane {
         &self.program
     }
 
-    pub(crate) fn wakers(&self) -> &Wakers {
+    pub(crate) fn wakers(&self) -> &Arc<Wakers> {
         &self.wakers
     }
 
@@ -178,8 +178,8 @@ impl Ending {
         waiting.iter().filter_map(Weak::upgrade).for_each(|task| task.wake());
     }
 
-    async fn asked(&self, lane: Arc<Lane>) {
-        let task = Arc::new(Task::new(lane));
+    async fn asked(&self, wakers: &Arc<Wakers>) {
+        let task = Arc::new(Task::new(wakers));
         self.lock().push(Arc::downgrade(&task));
         std::future::poll_fn(|cx| {
             task.runs(cx);

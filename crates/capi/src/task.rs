@@ -6,8 +6,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Waker};
 
-use crate::lane::Lane;
-
 /// The wakers of a lane's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers(Mutex<Places>);
@@ -67,28 +65,28 @@ impl Wakers {
     }
 }
 
-/// The task of an object: in which lane it is, and how it is woken.
+/// The task of an object: how it is woken.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) lane: Arc<Lane>,
+    wakers: Arc<Wakers>,
     place: OnceLock<usize>,
 }
 
 impl Task {
-    pub(crate) fn new(lane: Arc<Lane>) -> Self {
-        Self { lane, place: OnceLock::new() }
+    pub(crate) fn new(wakers: &Arc<Wakers>) -> Self {
+        Self { wakers: wakers.clone(), place: OnceLock::new() }
     }
 
     /// Called by the task itself, when it is polled.
     #[inline]
     pub(crate) fn runs(&self, cx: &Context<'_>) {
-        self.place.get_or_init(|| self.lane.wakers().add(cx.waker()));
+        self.place.get_or_init(|| self.wakers.add(cx.waker()));
     }
 
     /// Has the task run. One that has not run yet will do so anyway.
     pub(crate) fn wake(&self) {
         if let Some(place) = self.place.get() {
-            self.lane.wakers().wake(*place);
+            self.wakers.wake(*place);
         }
     }
 }
@@ -96,7 +94,7 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if let Some(place) = self.place.get() {
-            self.lane.wakers().remove(*place);
+            self.wakers.remove(*place);
         }
     }
 }

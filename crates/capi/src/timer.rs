@@ -30,6 +30,7 @@ pub struct TimerEvents {
 /// A timer of a lane.
 #[derive(Debug)]
 pub struct Timer {
+    lane: Arc<Lane>,
     task: Task,
     events: TimerEvents,
     user: User,
@@ -73,7 +74,7 @@ async fn serve(serving: Serving) {
             if let Some(callback) = timer.events.due {
                 let handle = Arc::as_ptr(timer).cast_mut();
                 // SAFETY: the program's callback, with a handle of a timer that lives.
-                timer.task.lane.call(|_| unsafe { callback(handle, timer.user.get()) });
+                timer.lane.call(|_| unsafe { callback(handle, timer.user.get()) });
             }
         }
     }
@@ -96,7 +97,8 @@ pub unsafe extern "C" fn flowlane_timer_new(
                 return Err(Error::invalid("a timer needs the callback 'due'"));
             }
             let made = Arc::new(Timer {
-                task: Task::new(lane),
+                task: Task::new(lane.wakers()),
+                lane,
                 events,
                 user: User::new(user),
                 due: AtomicU64::new(UNSET),
@@ -115,7 +117,7 @@ pub unsafe extern "C" fn flowlane_timer_set(timer: *mut Timer, nanos: u64) -> i3
     guarded(|| {
         // SAFETY: the program's handle.
         let timer = unsafe { borrowed(timer, "the timer") }?;
-        timer.task.lane.here()?;
+        timer.lane.here()?;
         let now = flowlane::now().map_err(|e| Error::new(FLOWLANE_ERR_WRONG_LANE, e))?;
         timer.due.store(now.as_nanos().saturating_add(nanos).min(UNSET - 1), Ordering::Relaxed);
         timer.task.wake();
@@ -129,7 +131,7 @@ pub unsafe extern "C" fn flowlane_timer_unset(timer: *mut Timer) -> i32 {
     guarded(|| {
         // SAFETY: the program's handle.
         let timer = unsafe { borrowed(timer, "the timer") }?;
-        timer.task.lane.here()?;
+        timer.lane.here()?;
         timer.due.store(UNSET, Ordering::Relaxed);
         timer.task.wake();
         Ok(())
@@ -142,7 +144,7 @@ pub unsafe extern "C" fn flowlane_timer_close(timer: *mut Timer) -> i32 {
     guarded(|| {
         // SAFETY: the program's handle.
         let timer = unsafe { borrowed(timer, "the timer") }?;
-        timer.task.lane.here()?;
+        timer.lane.here()?;
         timer.closing.store(true, Ordering::Relaxed);
         timer.task.wake();
         Ok(())

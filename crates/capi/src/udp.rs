@@ -40,6 +40,7 @@ pub struct UdpEvents {
 /// A UDP socket of a lane.
 #[derive(Debug)]
 pub struct Udp {
+    lane: Arc<Lane>,
     task: Task,
     socket: UdpSocket,
     events: UdpEvents,
@@ -96,7 +97,7 @@ impl Udp {
         let Some(callback) = self.events.received else { return };
         let (handle, count) = (self.handle(), batch.datagrams.len());
         // SAFETY: the program's callback, with handles that are valid until it returns.
-        self.task.lane.call(|_| unsafe { callback(handle, batch, count, self.user.get()) });
+        self.lane.call(|_| unsafe { callback(handle, batch, count, self.user.get()) });
     }
 
     fn failed(self: &Arc<Self>, error: SocketError) {
@@ -104,14 +105,14 @@ impl Udp {
         let handle = self.handle();
         let code = guarded(|| Err(error.into()));
         // SAFETY: as for `received`.
-        self.task.lane.call(|_| unsafe { callback(handle, code, self.user.get()) });
+        self.lane.call(|_| unsafe { callback(handle, code, self.user.get()) });
     }
 
     fn room(self: &Arc<Self>) {
         let Some(callback) = self.events.room else { return };
         let handle = self.handle();
         // SAFETY: as for `received`.
-        self.task.lane.call(|_| unsafe { callback(handle, self.user.get()) });
+        self.lane.call(|_| unsafe { callback(handle, self.user.get()) });
     }
 
     /// Has the task told when there is room for what goes to `to`.
@@ -137,7 +138,7 @@ impl Drop for Serving {
 async fn serve(serving: Serving) {
     let udp = &serving.0;
     // SAFETY: the steering is the lane's, which the socket keeps; the batch is dropped before the socket.
-    let mut batch = unsafe { Batch::new(udp.task.lane.rss()) };
+    let mut batch = unsafe { Batch::new(udp.lane.rss()) };
     loop {
         match udp.next(&mut batch).await {
             Next::Close | Next::Received(Err(SocketError::Closed | SocketError::WrongLane)) => return,
@@ -184,7 +185,8 @@ pub unsafe extern "C" fn flowlane_udp_open(
             };
             let socket = UdpSocket::bind(bind)?;
             let made = Arc::new(Udp {
-                task: Task::new(lane),
+                task: Task::new(lane.wakers()),
+                lane,
                 socket,
                 events,
                 user: User::new(user),
@@ -243,7 +245,7 @@ pub unsafe extern "C" fn flowlane_udp_close(udp: *mut Udp) -> i32 {
     guarded(|| {
         // SAFETY: the program's handle.
         let udp = unsafe { borrowed(udp, "the socket") }?;
-        udp.task.lane.here()?;
+        udp.lane.here()?;
         udp.closing.store(true, Ordering::Relaxed);
         udp.task.wake();
         Ok(())

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use flowlane::{Sleep, TcpStream};
 
-use super::zero_copy::Sends;
+use super::sends::Sends;
 use crate::error::{
     Error, FLOWLANE_ERR_STOPPED, FLOWLANE_ERR_TIMED_OUT, FLOWLANE_ERR_WRONG_LANE, FLOWLANE_OK, guarded,
 };
@@ -41,6 +41,7 @@ pub struct TcpEvents {
 /// A connection of a lane.
 #[derive(Debug)]
 pub struct Tcp {
+    pub(super) lane: Arc<Lane>,
     pub(super) task: Task,
     pub(super) stream: TcpStream,
     events: TcpEvents,
@@ -71,12 +72,13 @@ impl Tcp {
         timeout: Option<Duration>,
     ) -> Result<*mut Self, Error> {
         let made = Arc::new(Self {
-            task: Task::new(lane.clone()),
+            task: Task::new(lane.wakers()),
             stream,
             events,
             user: User::new(user),
             flags: AtomicU32::new(0),
-            sends: Sends::new(lane),
+            sends: Sends::new(lane.wakers()),
+            lane,
         });
         let handle = Arc::as_ptr(&made).cast_mut();
         let serving = Serving {
@@ -108,7 +110,7 @@ impl Tcp {
         let Some(callback) = callback else { return };
         let handle = Arc::as_ptr(self).cast_mut();
         // SAFETY: the program's callback, with a handle that is valid until the connection's last callback.
-        self.task.lane.call(|_| unsafe { callback(handle, self.user.get()) });
+        self.lane.call(|_| unsafe { callback(handle, self.user.get()) });
     }
 }
 

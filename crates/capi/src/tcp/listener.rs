@@ -18,6 +18,7 @@ use crate::task::Task;
 /// A listener of a lane.
 #[derive(Debug)]
 pub struct Listener {
+    lane: Arc<Lane>,
     task: Task,
     listener: TcpListener,
     /// Those of its connections.
@@ -47,7 +48,7 @@ async fn serve(listener: Arc<Listener>) {
             // The listener looks again by itself when there may be a descriptor.
             Some(Err(_)) => flowlane::yield_now().await,
             Some(Ok(stream)) => {
-                let (lane, events) = (listener.task.lane.clone(), listener.events);
+                let (lane, events) = (listener.lane.clone(), listener.events);
                 // In a task of the lane nothing is in the way of another one.
                 let _ = Tcp::begin(lane, stream, events, listener.user.get(), None);
             }
@@ -79,7 +80,8 @@ pub unsafe extern "C" fn flowlane_listener_open(
             }
             let opened = TcpListener::bind(local.ip()?, local.port, ListenOptions { backlog, ..usual })?;
             let made = Arc::new(Listener {
-                task: Task::new(lane),
+                task: Task::new(lane.wakers()),
+                lane,
                 listener: opened,
                 events,
                 user: User::new(user),
@@ -109,7 +111,7 @@ pub unsafe extern "C" fn flowlane_listener_close(listener: *mut Listener) -> i32
     guarded(|| {
         // SAFETY: the program's handle.
         let listener = unsafe { borrowed(listener, "the listener") }?;
-        listener.task.lane.here()?;
+        listener.lane.here()?;
         listener.closing.store(true, Ordering::Relaxed);
         listener.task.wake();
         Ok(())

@@ -7,5 +7,6 @@
 
 pub mod connection;
 pub mod listener;
+pub mod sends;
 pub mod stream;
 pub mod zero_copy;

@@ -84,7 +84,7 @@ pub unsafe extern "C" fn flowlane_tcp_read(
                 }
                 Err(e) => {
                     // On another lane nothing was read.
-                    tcp.task.lane.here()?;
+                    tcp.lane.here()?;
                     tcp.set(READ | ENDED);
                     Err(e.into())
                 }
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn flowlane_tcp_write(
             match written {
                 Some(written) => give(n, written, "the number of bytes"),
                 None => {
-                    tcp.task.lane.here()?;
+                    tcp.lane.here()?;
                     tcp.set(WAITS);
                     tcp.task.wake();
                     Err(Error::AGAIN)
@@ -129,7 +129,7 @@ unsafe fn with(tcp: *const Tcp, f: impl FnOnce(&Tcp) -> Result<(), Error>) -> i3
     guarded(|| {
         // SAFETY: the caller's.
         let tcp = unsafe { borrowed(tcp, "the connection") }?;
-        tcp.task.lane.here()?;
+        tcp.lane.here()?;
         f(tcp)
     })
 }
@@ -257,6 +257,5 @@ pub unsafe extern "C" fn flowlane_tcp_set_user(tcp: *mut Tcp, user: *mut c_void)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flowlane_tcp_lane(tcp: *const Tcp) -> *mut Lane {
     // SAFETY: the program's handle.
-    unsafe { tcp.as_ref() }
-        .map_or(std::ptr::null_mut(), |tcp| std::sync::Arc::as_ptr(&tcp.task.lane).cast_mut())
+    unsafe { tcp.as_ref() }.map_or(std::ptr::null_mut(), |tcp| std::sync::Arc::as_ptr(&tcp.lane).cast_mut())
 }

@@ -3,95 +3,19 @@
 //! One task of a connection, made with its first such send, queues memory in order; what is written meanwhile waits until all of it is
 //! queued, so that bytes are sent in the order in which the program gave them.
 
-use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::pin::pin;
-
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use flowlane::SendZcError;
 
 use super::connection::{CLOSING, Tcp};
+use super::sends::{Memory, SendDone};
 use crate::error::{Error, FLOWLANE_ERR_CLOSED, FLOWLANE_ERR_WRONG_LANE, FLOWLANE_OK, guarded};
 use crate::lane::Lane;
 use crate::pointer::{User, borrowed, bytes};
-use crate::task::Task;
-
-/// What a program is told when its memory is free again.
-pub type SendDone = Option<unsafe extern "C" fn(data: *mut c_void, len: usize, code: i32, user: *mut c_void)>;
-
-/// Memory of the program's that is lent.
-struct Memory {
-    data: *mut c_void,
-    len: usize,
-    done: SendDone,
-    user: User,
-}
-
-// SAFETY: the program lends it to the library until `done`, whichever thread has it; it is only read.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
-
-impl AsRef<[u8]> for Memory {
-    fn as_ref(&self) -> &[u8] {
-        // SAFETY: it was checked when it was lent, and is the library's until `done`.
-        unsafe { std::slice::from_raw_parts(self.data.cast(), self.len) }
-    }
-}
-
-impl Memory {
-    fn give_back(&mut self, code: i32) {
-        if let Some(done) = self.done.take() {
-            // SAFETY: the program's callback, once.
-            unsafe { done(self.data, self.len, code, self.user.get()) };
-        }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        self.give_back(FLOWLANE_ERR_CLOSED);
-    }
-}
-
-/// What a connection has still to send without a copy.
-#[derive(Debug)]
-pub(super) struct Sends {
-    pub(super) task: Task,
-    /// Sends that are not wholly queued in the stack.
-    unqueued: AtomicUsize,
-    waiting: Mutex<Waiting>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    memory: VecDeque<Memory>,
-    has_task: bool,
-}
-
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiting").field("sends", &self.memory.len()).finish_non_exhaustive()
-    }
-}
-
-impl Sends {
-    pub(super) fn new(lane: Arc<Lane>) -> Self {
-        Self { task: Task::new(lane), unqueued: AtomicUsize::new(0), waiting: Mutex::default() }
-    }
-
-    #[inline]
-    pub(super) fn all_queued(&self) -> bool {
-        self.unqueued.load(Ordering::Relaxed) == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Tcp {
     /// The next memory to send; `None` when the connection is to end.
@@ -126,16 +50,16 @@ async fn serve(tcp: Arc<Tcp>) {
         let Some(queued) = queued.await else { break };
         match queued {
             Ok(sending) => {
-                let lane = tcp.task.lane.clone();
+                let lane = tcp.lane.clone();
                 // In a task of the lane nothing is in the way of another one.
                 drop(flowlane::spawn(async move { back(&lane, sending.await) }));
             }
-            Err(e) => back(&tcp.task.lane, Err(e)),
+            Err(e) => back(&tcp.lane, Err(e)),
         }
         tcp.queued();
     }
     let left: Vec<Memory> = tcp.sends.lock().memory.drain(..).collect();
-    tcp.task.lane.call(|_| drop(left));
+    tcp.lane.call(|_| drop(left));
 }
 
 /// Tells the program how it went.
@@ -161,7 +85,7 @@ pub unsafe extern "C" fn flowlane_tcp_send_zc(
     guarded(|| {
         // SAFETY: the program's handle and memory.
         let tcp = unsafe { borrowed(tcp, "the connection") }?;
-        tcp.task.lane.here()?;
+        tcp.lane.here()?;
         // SAFETY: as above.
         unsafe { bytes(data, len, "the data") }?;
         if done.is_none() || data.is_null() {
