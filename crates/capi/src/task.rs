@@ -56,10 +56,10 @@ impl Wakers {
 
     /// Lets go of all tasks, which end with that.
     pub(crate) fn end(&self) {
-        let wakers = {
+        let wakers: Vec<Waker> = {
             let mut places = self.lock();
             places.over = true;
-            places.wakers.iter_mut().filter_map(Option::take).collect::<Vec<_>>()
+            places.wakers.iter_mut().filter_map(Option::take).collect()
         };
         drop(wakers);
     }
