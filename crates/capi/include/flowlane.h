@@ -174,7 +174,7 @@ typedef struct flowlane_lane_events {
     // The lane begins: called once in each lane, before it has any packet. Another result than 0 fails the lane, and with it the start of
     // the runtime.
     int (*start)(struct flowlane_lane *lane, void *user);
-    // The lane has ended, and all that was in it: the last callback. It is called on any thread, not in the lane. May be null.
+    // The lane has ended, also after a start that failed, and all that was in it: the last callback. It is called on any thread, not in the lane. May be null.
     void (*stop)(struct flowlane_lane *lane, void *user);
 } flowlane_lane_events;
 

@@ -22,7 +22,7 @@ pub struct LaneEvents {
     /// The lane begins: called once in each lane, before it has any packet. Another result than 0 fails the lane, and with it the start of
     /// the runtime.
     pub start: Option<unsafe extern "C" fn(lane: *mut Lane, user: *mut c_void) -> c_int>,
-    /// The lane has ended, and all that was in it: the last callback. It is called on any thread, not in the lane. May be null.
+    /// The lane has ended, also after a start that failed, and all that was in it: the last callback. It is called on any thread, not in the lane. May be null.
     pub stop: Option<unsafe extern "C" fn(lane: *mut Lane, user: *mut c_void)>,
 }
 
