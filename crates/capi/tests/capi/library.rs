@@ -32,17 +32,16 @@ pub(crate) fn run(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The directory in which the library is installed for the tests of this process.
+/// The directory in which the library is installed for the tests, below cargo's: each run writes it anew.
 pub(crate) fn installed() -> &'static Path {
-    static INSTALLED: OnceLock<Scratch> = OnceLock::new();
-    let scratch = INSTALLED.get_or_init(|| {
-        let scratch = Scratch::new("capi");
+    static INSTALLED: OnceLock<PathBuf> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
         let mut install = Command::new(folder().join("install"));
-        install.arg("--prefix").arg(scratch.dir()).arg("--lib").arg(static_library());
+        install.arg("--prefix").arg(&directory).arg("--lib").arg(static_library());
         run(&mut install);
-        scratch
-    });
-    scratch.dir()
+        directory
+    })
 }
 
 /// How a program is compiled.
