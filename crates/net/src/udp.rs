@@ -270,6 +270,16 @@ impl UdpSocket {
         cx: &mut Context<'_>,
         destination: Option<Endpoint>,
     ) -> Poll<Result<(), SocketError>> {
+        self.wake_on_room(cx, destination)?;
+        Poll::Pending
+    }
+
+    /// Wakes the task once when there may be room for datagrams to `destination`, or of a connected socket to its peer: for futures written by
+    /// hand, after [`UdpSocket::try_send`] has returned `Full`.
+    ///
+    /// # Errors
+    /// On another lane; [`SendError::NoDestination`] if there is none.
+    pub fn wake_on_room(&self, cx: &Context<'_>, destination: Option<Endpoint>) -> Result<(), SocketError> {
         self.lane.with(|slot, _, _| match self.id {
             Id::Stack(handle) => {
                 let destination = destination.or_else(|| slot.lane.udp_remote(handle));
@@ -278,8 +288,7 @@ impl UdpSocket {
                 Ok(())
             }
             Id::Kernel(id) => slot.sockets()?.wake_on_room(id, cx.waker()),
-        })??;
-        Poll::Pending
+        })?
     }
 
     /// Sends every datagram of `batch`, with its current payload, back to its sender, in its own frame and in order, waiting for room.

@@ -218,6 +218,11 @@ impl KernelLane {
         Ok(self.sockets.get(id).ok_or(SocketError::Closed)?.flags.has(Flags::READABLE))
     }
 
+    /// Whether a write may find room.
+    pub(crate) fn is_writable(&self, id: SocketId) -> Result<bool, SocketError> {
+        Ok(self.sockets.get(id).ok_or(SocketError::Closed)?.flags.has(Flags::WRITABLE))
+    }
+
     /// Whether the connection is over, both ways, and how, if badly.
     pub(crate) fn is_over(&mut self, id: SocketId) -> Result<bool, SocketError> {
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;

@@ -104,6 +104,29 @@ impl TcpStream {
         Poll::Pending
     }
 
+    /// Ready when there is room for something, or when writing would fail: for futures written by hand that have nothing to write yet.
+    ///
+    /// # Errors
+    /// On another lane.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), SocketError>> {
+        ready!(budget::poll(cx));
+        let is_writable = self.with(
+            |lane, id, _, _| {
+                lane.tcp()
+                    .readiness(id)
+                    .map(|ready| ready.writable || ready.failure.is_some())
+                    .map_err(Into::into)
+            },
+            |kernel, id| kernel.is_writable(id),
+        );
+        match is_writable {
+            Ok(true) => return Poll::Ready(Ok(())),
+            Ok(false) => {}
+            Err(e) => return Poll::Ready(Err(e)),
+        }
+        self.wake_on(Interest::Write, cx).map_or_else(|e| Poll::Ready(Err(e)), |()| Poll::Pending)
+    }
+
     /// Takes as much of the slices, in order, as fits.
     pub(in crate::tcp) fn poll_write_vectored(
         &self,
