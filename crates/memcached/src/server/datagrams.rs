@@ -29,6 +29,8 @@ const BATCH: usize = 64;
 const SOON: Duration = Duration::from_millis(1);
 /// Memory that is kept for the next answers, bytes.
 const KEEP: usize = 64 << 10;
+/// Bytes of requests in one turn; then other tasks run.
+const TURN: usize = 64 << 10;
 /// Instead of an answer that is too long.
 const TOO_LONG: &[u8] = b"SERVER_ERROR out of memory writing get response\r\n";
 
@@ -128,6 +130,8 @@ impl<'a> Datagrams<'a> {
                 lane.own.with(|shard| self.take(shard))?;
             } else if self.next == self.batch.len() {
                 break;
+            } else {
+                flowlane::yield_now().await;
             }
         }
         self.batch.clear();
@@ -145,8 +149,12 @@ impl<'a> Datagrams<'a> {
         if self.talk.is_waiting() {
             return;
         }
-        let most = Self::most(shard);
-        while self.next < self.batch.len() && self.bytes.len() < most && !self.talk.is_full(most, &[]) {
+        let (most, mut asked) = (Self::most(shard), 0);
+        while self.next < self.batch.len()
+            && asked < TURN
+            && self.bytes.len() < most
+            && !self.talk.is_full(most, &[])
+        {
             let Some(mut at) = self.begun.take().or_else(|| self.begin(shard)) else {
                 self.batch[self.next] = None;
                 self.next += 1;
@@ -155,7 +163,8 @@ impl<'a> Datagrams<'a> {
             let Self { lane, talk, batch, next, flat, answer, .. } = self;
             let Some(datagram) = &batch[*next] else { return };
             let payload = if datagram.is_chained() { &flat[..] } else { datagram.payload() };
-            at += talk.input(shard, &|| lane.about(), &payload[at..], (most, answer));
+            let used = talk.input(shard, &|| lane.about(), &payload[at..], (most, answer));
+            (at, asked) = (at + used, asked + used);
             let left = payload.len() - at;
             if talk.can_use(left) && !talk.is_closing() {
                 if answer.len() < most && talk.is_waiting() {
