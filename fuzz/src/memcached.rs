@@ -1,6 +1,9 @@
-//! A stream of memcached's requests: the same requests however it is cut, no panic of the store that answers them, and its memory below its limit.
+//! A stream of memcached's requests: the same requests however it is cut, no panic of the store that answers them, and its memory below its limit. The same bytes
+//! as a datagram, whose header says what it is, and as what a server says of its lanes.
 
 use flowlane_memcached::answer::{answer, get};
+use flowlane_memcached::map::LaneMap;
+use flowlane_memcached::protocol::udp::{self, DATAGRAM, HEADER, Header, NoRequest};
 use flowlane_memcached::protocol::{Command, Parsed, parse};
 use flowlane_memcached::store::{KeyHash, Limits, Store};
 
@@ -15,6 +18,8 @@ pub fn run(data: &[u8]) {
     let mut bytes = Bytes(data);
     let filling = usize::from(bytes.u8()) * 512;
     let stream = bytes.0;
+    datagram(stream);
+    lanes(stream);
     let mut store = Store::new(Limits { memory: MEMORY, item: ITEM }, 0);
     let hash = KeyHash::default();
     if filling > 0 {
@@ -60,6 +65,33 @@ pub fn run(data: &[u8]) {
     assert_eq!((store.counts().curr_items, store.counts().bytes), (0, 0), "something was lost sight of");
 }
 
+/// A datagram's header is its first eight bytes, and what is written of an answer is the answer.
+fn datagram(bytes: &[u8]) {
+    let header = Header::of_request(bytes);
+    if bytes.len() <= HEADER {
+        assert_eq!(header, Err(NoRequest::Short));
+        return;
+    }
+    match header {
+        Err(why) => assert!(why == NoRequest::Part && bytes[4..6] != [0, 1]),
+        Ok(header) => {
+            assert_eq!((header.bytes()[..6] == bytes[..6], header.datagrams), (true, 1));
+            let mut out = Vec::new();
+            udp::write(header.request, bytes, &mut out);
+            let back: Vec<u8> = out.chunks(DATAGRAM).flat_map(|one| one[HEADER..].to_vec()).collect();
+            assert!(back == bytes && out[..2] == bytes[..2]);
+        }
+    }
+}
+
+/// What a server says of its lanes is refused or is a map, in which every key has a lane.
+fn lanes(bytes: &[u8]) {
+    let Ok(map) = std::str::from_utf8(bytes).map_err(drop).and_then(|text| text.parse::<LaneMap>().map_err(drop)) else {
+        return;
+    };
+    assert!(map.here < map.lanes && map.lane_of(bytes) < map.lanes);
+}
+
 /// Fewer bytes than a request has are none, and what follows does not change it.
 fn cut(bytes: &[u8], used: Option<usize>) {
     let whole = used.unwrap_or(bytes.len());
@@ -102,6 +134,11 @@ pub(crate) fn inputs() -> Vec<Vec<u8>> {
         "ma n N0 J13 v\r\nma n MD D5 v t\r\nms Zm9v 1 b MA I C1\r\nx\r\nmg Zm9v b k v\r\nmd Zm9v b C9\r\n",
         "set a 0 0 99999999\r\nset a 0 0 -1\r\nset a x 0 1\r\nset a 0 0 2\r\nabc\r\nms a x\r\nms a 2 v v\r\nhi\r\nmg a !\r\n\r\n",
         "set fill1 0 0 10\r\n0123456789\r\nappend fill2 0 0 5\r\nvalue\r\nget fill1 fill2 fill3 fill4\r\n",
+        "\x01\x02\0\0\0\x01\0\0get a b\r\n",
+        "\x01\x02\0\x01\0\x02\0\0get a b\r\n",
+        "STAT lanes 2\r\nSTAT lane_here 1\r\nSTAT key_hash siphash13\r\nSTAT key_hash_key 000102030405060708090a0b0c0d0e0f\r\n\
+         STAT key_hash_shift 32\r\nSTAT steering toeplitz\r\nSTAT steering_key 6d5a56da255b0ec24167253d43a38fb0\r\n\
+         STAT steering_fields ipv4,tcp-ipv4\r\nSTAT steering_table 0,1,0,1\r\nEND\r\n",
     ];
     let fillings = [0u8, 1, 40, 250];
     streams.iter().flat_map(|s| fillings.iter().map(move |f| [&[*f], s.as_bytes()].concat())).collect()

@@ -77,9 +77,6 @@ fn is_target(text: &OsStr) -> bool {
 fn memcached(option: &str) -> Option<&'static str> {
     Some(match option.split('=').next().unwrap_or_default() {
         "-u" => "privileges are given up by themselves: leave -u out",
-        "-s" | "--unix-socket" => "unix sockets are not served",
-        "-o" | "--extended" => "of memcached's -o there is --idle-timeout TIME",
-        "-Z" | "--enable-ssl" => "TLS is not served",
         "-N" | "--napi-ids" => "kernel sockets are steered by --link kernel:NAME and --steer",
         "-P" | "--pidfile" => "it does not go into the background: leave -P out",
         "-v" | "-vv" => "the log is RUST_LOG=flowlane=debug",
@@ -166,12 +163,9 @@ mod tests {
 
     #[test]
     fn an_option_of_memcached_is_answered() {
-        for (option, words) in [
-            ("-u memcache", "privileges"),
-            ("-s /run/m.sock", "unix"),
-            ("--threads=4", "--workers"),
-            ("-v", "RUST_LOG"),
-        ] {
+        for (option, words) in
+            [("-u memcache", "privileges"), ("--threads=4", "--workers"), ("-v", "RUST_LOG")]
+        {
             let said = asked(&format!("flowlane serve memcached {option}"));
             assert!(said.is_some_and(|said| said.contains(words)), "{option}");
         }

@@ -5,6 +5,8 @@
 //! * [`server`]: a web server in every lane, with the endpoints of `flowlane serve http`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "net")]
+mod ending;
 pub mod h1;
 #[cfg(feature = "net")]
 pub mod server;

@@ -51,6 +51,13 @@ flowlane_sys::figures! {
         handed_over: count "requests that another lane answered";
         taken_over: count "requests of other lanes that were answered here";
         batches: count "batches of requests sent to other lanes";
+        ssl_handshake_errors: count "connections closed because their TLS handshake failed";
+        udp_requests: count "datagrams that asked something";
+        udp_bad: count "datagrams that were too short to ask anything";
+        udp_parts: count "datagrams refused for being parts of longer requests";
+        udp_incomplete: count "datagrams that ended within a request";
+        udp_too_long: count "answers that were too long for datagrams";
+        udp_unsent: count "answers by datagrams that could not be sent";
     }
 }
 

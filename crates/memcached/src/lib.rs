@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`store`] | one lane's items: table, memory in size classes, eviction, expiry; no I/O, no clock |
 //! | [`protocol`] | requests from bytes; no I/O, no copy |
+//! | [`map`] | which lane has a key, and which connections come to a lane: for clients, too |
 //! | [`answer`] | what a store answers to a request, byte for byte as memcached does |
 //! | [`number`], [`counts`] | numbers as C reads them; what is counted |
 //! | `server` | connections, and requests that another lane answers; needs the feature `net` |
@@ -13,6 +14,7 @@
 
 pub mod answer;
 pub mod counts;
+pub mod map;
 pub mod number;
 pub mod protocol;
 #[cfg(feature = "net")]

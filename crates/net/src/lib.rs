@@ -66,7 +66,7 @@
 //! | `lane` | a lane of the crate `flowlane-stack` with what moves with it |
 //! | [`stats`] | what a runtime counted, as it is shown |
 //! | [`link`], `kernel` | links; the kernel's own sockets. A [`card`] lies under a link |
-//! | `block`, `directory`, `wake`, `worker_id` | waiting on other threads; where sockets are; waking a worker; which worker a thread is |
+//! | `block`, `directory`, [`socket_file`], `wake`, `worker_id` | waiting on other threads; where sockets are; their files; waking a worker; which worker a thread is |
 //! | `error`, `events`, [`entropy`] | what goes wrong; what is told to `tracing`; randomness |
 //!
 //! The worker runs tasks, and tasks know nothing of it: it fills `context` before it runs them.
@@ -101,6 +101,7 @@ mod runtime;
 mod send_pool;
 pub mod service;
 mod shared;
+pub mod socket_file;
 pub mod stats;
 pub mod switch;
 mod task;

@@ -217,6 +217,36 @@ impl UdpSocket {
         }
     }
 
+    /// As [`UdpSocket::try_send_segments`], all of them, waiting for room.
+    ///
+    /// # Errors
+    /// As [`UdpSocket::try_send_segments`], without `Full`; some may have gone.
+    pub async fn send_segments(
+        &self,
+        payload: &[u8],
+        size: usize,
+        source: Option<Endpoint>,
+        destination: Option<Endpoint>,
+    ) -> Result<(), SocketError> {
+        let mut rest = payload;
+        poll_fn(|cx| {
+            while !rest.is_empty() {
+                ready!(budget::poll(cx));
+                match self.try_send_segments(rest, size, source, destination) {
+                    Ok(n) => {
+                        let sent = n.saturating_mul(size).min(rest.len());
+                        budget::spend(sent);
+                        rest = &rest[sent..];
+                    }
+                    Err(SocketError::Send(SendError::Full)) => return self.wait_for_room(cx, destination),
+                    Err(e) => return Poll::Ready(Err(e)),
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
     /// Whether the kernel says when each datagram was received: `frame().meta().timestamp`, nanoseconds since 1970. Off unless asked for.
     ///
     /// # Errors

@@ -17,7 +17,8 @@ use super::exchange::{Exchange, Job};
 use super::memory::Held;
 use super::respond::NotSent;
 use super::scratch::{self, OUTPUT, Scratch};
-use super::{LINGER_BYTES, Lane, PREFACE, Phase};
+use super::{Lane, PREFACE, Phase};
+use crate::ending::LINGER_BYTES;
 use crate::tls::Stream;
 
 /// Most rounds in one turn; then other tasks run.

@@ -45,20 +45,18 @@ mod scratch;
 use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use flowlane::service::{InLane, Phase, Service};
 use flowlane::{ListenOptions, SocketError, SocketOptions, TcpListener, TcpStream};
 
+use crate::ending::{finish, within};
 use crate::tls::{ServerTls, Stream};
 use connection::{Connection, Outcome};
 use counters::Cells;
 use files::Dir;
 use memory::Memory;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use counters::{Counter, Counts};
 pub use options::{Options, Stall, Timeouts};
@@ -264,7 +262,7 @@ async fn encrypted(lane: &Lane, tls: ServerTls, stream: TcpStream) {
         None => return cells.add(Counter::HeadTimeout, 1),
         Some(Err((_, stream))) => {
             cells.add(Counter::HandshakeFailed, 1);
-            return finish(stream, timeouts).await;
+            return finish(stream, timeouts.body).await;
         }
         Some(Ok(stream)) => stream,
     };
@@ -290,41 +288,3 @@ async fn plain(lane: &Lane, stream: Stream<TcpStream>) {
 
 /// The client's connection preface of HTTP/2 (RFC 9113 §3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Bytes that are read from a peer whose connection is over, so that it can read our last answer.
-const LINGER_BYTES: u64 = 1 << 20;
-
-/// Closes our side, and reads for a time: dropping a connection with unread bytes resets it, and the peer might not receive our last
-/// bytes.
-async fn finish<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, timeouts: &Timeouts) {
-    let (mut shut, mut lingered) = (false, 0);
-    let ended = poll_fn(|cx| {
-        if !shut {
-            match Pin::new(&mut stream).poll_shutdown(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(_)) => return Poll::Ready(()),
-                Poll::Ready(Ok(())) => shut = true,
-            }
-        }
-        let mut buffer = [0; 4096];
-        while lingered < LINGER_BYTES {
-            let mut into = ReadBuf::new(&mut buffer);
-            match Pin::new(&mut stream).poll_read(cx, &mut into) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(())) if !into.filled().is_empty() => lingered += into.filled().len() as u64,
-                Poll::Ready(_) => break,
-            }
-        }
-        Poll::Ready(())
-    });
-    within(timeouts.body, ended).await;
-}
-
-/// The result of the future, or `None` if it takes longer than `time`.
-async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let (mut future, mut over) = (pin!(future), pin!(flowlane::sleep(time)));
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
-    })
-    .await
-}

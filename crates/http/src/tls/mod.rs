@@ -22,7 +22,7 @@ pub use rustls::pki_types::ServerName;
 pub use server::{Identity, ServerTls};
 pub use stream::{Handshake, Stream};
 
-/// Versions of HTTP to offer by ALPN.
+/// Protocols to offer by ALPN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Alpn {
     /// HTTP/1.1 only.
@@ -32,6 +32,8 @@ pub enum Alpn {
     /// HTTP/2 if the peer can, else HTTP/1.1.
     #[default]
     Both,
+    /// None: for protocols without a name of their own.
+    Nothing,
 }
 
 impl Alpn {
@@ -40,6 +42,7 @@ impl Alpn {
             Self::Http1 => &[HTTP1],
             Self::Http2 => &[HTTP2],
             Self::Both => &[HTTP2, HTTP1],
+            Self::Nothing => &[],
         };
         names.iter().map(|name| name.to_vec()).collect()
     }
@@ -91,6 +94,9 @@ pub enum HandshakeError {
     /// The handshake failed: no common version or cipher, an untrusted peer, or a closed connection.
     #[error("TLS handshake: {0}")]
     Failed(#[from] std::io::Error),
+    /// The peer took too long.
+    #[error("TLS handshake: it took too long")]
+    TooLate,
 }
 
 impl HandshakeError {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use rustls::ServerConfig;
@@ -13,6 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use super::pem::{chain, private_key};
 use super::verify;
 use super::{Alpn, HandshakeError, Stream, TlsError, provider};
+use crate::ending::{finish, within};
 
 /// Most bytes that a connection holds for a peer that does not read: two records (RFC 8446 §5.1).
 const BUFFER: usize = 32 << 10;
@@ -92,6 +94,29 @@ impl ServerTls {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         self.accept_or_return(stream).await.map_err(|(error, _)| error)
+    }
+
+    /// As [`ServerTls::accept`], within a time. A peer whose handshake fails is told why, and has `linger` to read that.
+    ///
+    /// # Errors
+    /// As [`ServerTls::accept`]; [`HandshakeError::TooLate`].
+    pub async fn accept_within<S>(
+        &self,
+        stream: S,
+        limit: Duration,
+        linger: Duration,
+    ) -> Result<Stream<S>, HandshakeError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        match within(limit, self.accept_or_return(stream)).await {
+            None => Err(HandshakeError::TooLate),
+            Some(Ok(stream)) => Ok(stream),
+            Some(Err((error, stream))) => {
+                finish(stream, linger).await;
+                Err(error)
+            }
+        }
     }
 
     /// As [`ServerTls::accept`], but returns the stream on an error, so that the alert can be sent before it is closed.

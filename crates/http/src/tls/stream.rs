@@ -54,6 +54,12 @@ impl<S> Stream<S> {
     }
 }
 
+impl<S> AsRef<S> for Stream<S> {
+    fn as_ref(&self) -> &S {
+        self.get_ref()
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

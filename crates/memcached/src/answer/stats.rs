@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 
 use crate::counts::Counts;
+use crate::map::LaneMap;
 use crate::store::Snapshot;
 
 /// What of the process and the server's options `stats` tells.
@@ -32,6 +33,14 @@ pub struct About {
     pub port: u16,
     /// The address it listens on; `None` for all.
     pub address: Option<String>,
+    /// UDP port; 0 for none.
+    pub udp_port: u16,
+    /// The Unix socket it listens on.
+    pub path: Option<String>,
+    /// Whether connections are encrypted.
+    pub tls: bool,
+    /// The lanes, and that of the connection.
+    pub lanes: LaneMap,
     /// Seconds after which an idle connection is closed; 0 for never.
     pub idle: u64,
 }
@@ -51,6 +60,8 @@ pub enum Kind {
     Settings,
     /// Counters are set to 0.
     Reset,
+    /// Which lane has a key; which of them this is.
+    Lanes,
 }
 
 impl Kind {
@@ -65,6 +76,7 @@ impl Kind {
             Some(b"sizes") => Self::Sizes,
             Some(b"settings") => Self::Settings,
             Some(b"reset") => Self::Reset,
+            Some(b"lanes") => Self::Lanes,
             Some(_) => return None,
         })
     }
@@ -80,6 +92,7 @@ pub fn write(kind: Kind, all: &Snapshot, about: &About, out: &mut Vec<u8>) {
         Kind::Sizes => stat(&mut text, "sizes_status", "disabled"),
         Kind::Settings => settings(about, &mut text),
         Kind::Reset => text.push_str("RESET\r\n"),
+        Kind::Lanes => return about.lanes.write(out),
     }
     if kind != Kind::Reset {
         text.push_str("END\r\n");
@@ -130,8 +143,14 @@ fn general(all: &Snapshot, about: &About, out: &mut String) {
     stats!(out, c, bytes curr_items total_items);
     stat(out, "slab_global_page_pool", 0);
     stats!(out, c, expired_unfetched evicted_unfetched evicted_active evictions reclaimed);
+    if about.tls {
+        stats!(out, c, ssl_handshake_errors);
+    }
     // Of this server alone.
     stats!(out, c, allocated_bytes slow_readers lost_connections bad_lines handed_over taken_over batches);
+    if about.udp_port != 0 {
+        stats!(out, c, udp_requests udp_bad udp_parts udp_incomplete udp_too_long udp_unsent);
+    }
     stat(out, "lanes", all.lanes);
 }
 
@@ -191,11 +210,11 @@ fn settings(about: &About, out: &mut String) {
     stat(out, "maxbytes", about.memory);
     stat(out, "maxconns", about.max_connections);
     stat(out, "tcpport", about.port);
-    stat(out, "udpport", 0);
+    stat(out, "udpport", about.udp_port);
     stat(out, "inter", about.address.as_deref().unwrap_or("NULL"));
     stat(out, "verbosity", 0);
     stat(out, "evictions", "on");
-    stat(out, "domain_socket", "NULL");
+    stat(out, "domain_socket", about.path.as_deref().unwrap_or("NULL"));
     stat(out, "shutdown_command", "no");
     stat(out, "growth_factor", "1.20");
     stat(out, "num_threads", about.threads);
@@ -210,5 +229,5 @@ fn settings(about: &About, out: &mut String) {
     stat(out, "hash_algorithm", "siphash13");
     stat(out, "lru_segmented", "no");
     stat(out, "idle_timeout", about.idle);
-    stat(out, "ssl_enabled", "no");
+    stat(out, "ssl_enabled", if about.tls { "yes" } else { "no" });
 }

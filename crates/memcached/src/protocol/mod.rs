@@ -11,6 +11,7 @@
 
 mod base64;
 mod meta;
+pub mod udp;
 mod words;
 
 use std::borrow::Cow;

@@ -6,13 +6,16 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use flowlane::service::Phase;
 use flowlane::{Sleep, SocketError, TcpStream, Time, sleep_until};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Lane;
+use super::round::Taken;
 use super::shard::Shard;
 use super::talk::Talk;
 
@@ -45,11 +48,13 @@ enum End {
     Slow,
 }
 
-/// One connection.
-pub(crate) struct Connection {
+/// One connection, over TCP or what is over that.
+pub(crate) struct Connection<S> {
     lane: Lane,
-    stream: TcpStream,
+    stream: S,
     talk: Talk,
+    /// What was written may still wait to be sent, as records of TLS do.
+    flushing: bool,
     /// Bytes of requests that are not answered yet.
     unread: Vec<u8>,
     /// Answers that the peer has no room for yet; the first `sent` bytes have been sent.
@@ -64,13 +69,14 @@ pub(crate) struct Connection {
     active: Time,
 }
 
-impl Connection {
-    pub(crate) fn new(lane: Lane, stream: TcpStream) -> Self {
+impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + Unpin> Connection<S> {
+    pub(crate) fn new(lane: Lane, stream: S) -> Self {
         let active = flowlane::now().unwrap_or(Time::ZERO);
         Self {
             lane,
             stream,
             talk: Talk::default(),
+            flushing: false,
             unread: Vec::new(),
             kept: Vec::new(),
             sent: 0,
@@ -108,7 +114,7 @@ impl Connection {
 
     fn rounds(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> Poll<End> {
         if self.lane.at.phase() == Phase::Resetting {
-            let _ = self.stream.abort();
+            let _ = self.stream.as_ref().abort();
             return Poll::Ready(End::Orderly);
         }
         for _ in 0..ROUNDS {
@@ -130,7 +136,11 @@ impl Connection {
         cx: &mut Context<'_>,
         now: Time,
         scratch: &mut Scratch,
-    ) -> Poll<Result<Option<End>, SocketError>> {
+    ) -> Poll<io::Result<Option<End>>> {
+        if self.flushing {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.flushing = false;
+        }
         if !self.kept.is_empty() {
             ready!(self.write_kept(cx, now))?;
             return Poll::Ready(Ok(None));
@@ -152,10 +162,12 @@ impl Connection {
             }
         } else {
             let stopping = self.lane.at.is_stopping() && self.talk.is_idle();
-            let read = match self.stream.poll_read(cx, input) {
+            let mut into = ReadBuf::new(input);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut into) {
                 Poll::Pending if stopping => return Poll::Ready(Ok(Some(End::Orderly))),
                 polled => ready!(polled)?,
-            };
+            }
+            let read = into.filled().len();
             if read == 0 {
                 return Poll::Ready(Ok(Some(End::Orderly)));
             }
@@ -172,40 +184,41 @@ impl Connection {
     }
 
     /// Answers requests; returns the bytes used.
-    fn answer(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> Result<usize, SocketError> {
+    fn answer(&mut self, bytes: &[u8], output: &mut Vec<u8>) -> io::Result<usize> {
         let Self { lane, talk, .. } = self;
         let second = lane.second();
-        lane.own.with(|shard| {
+        let used = lane.own.with(|shard| {
             shard.store.tick(second);
-            talk.input(shard, &|| lane.about(), bytes, output)
-        })
+            let most = shard.allowance();
+            let used = talk.input(shard, &|| lane.about(), bytes, (most, output));
+            talk.send(shard);
+            used
+        })?;
+        Ok(used)
     }
 
     /// Takes what other lanes answered, if all of it has come; what they had no room for is asked again.
-    fn take_answers(&mut self, cx: &mut Context<'_>, output: &mut Vec<u8>) -> Result<bool, SocketError> {
+    fn take_answers(&mut self, cx: &mut Context<'_>, output: &mut Vec<u8>) -> io::Result<bool> {
         let Self { lane, talk, .. } = self;
         let Some(round) = talk.round() else { return Ok(true) };
         let index = lane.at.index();
         let came = lane.own.with(|shard| {
             let all = round.collect(shard, cx.waker())?;
-            if all {
-                round.take_answers(index, || lane.about(), output);
-                if round.is_open() {
-                    let room = shard.allowance() / shard.lanes();
-                    round.send(shard, room);
-                }
+            if all && round.take_answers(index, || lane.about(), output) == Taken::SoFar {
+                let room = shard.allowance() / shard.lanes();
+                round.send(shard, room);
             }
             Some(all)
         })?;
         // A lane that is gone ends its service, and with it this connection.
-        came.ok_or(SocketError::Closed)
+        Ok(came.ok_or(SocketError::Closed)?)
     }
 
     /// Writes answers, and keeps what the peer has no room for.
-    fn write(&mut self, cx: &mut Context<'_>, now: Time, output: &mut Vec<u8>) -> Result<(), SocketError> {
+    fn write(&mut self, cx: &mut Context<'_>, now: Time, output: &mut Vec<u8>) -> io::Result<()> {
         let mut at = 0;
         while at < output.len() {
-            match self.stream.poll_write(cx, &output[at..])? {
+            match Pin::new(&mut self.stream).poll_write(cx, &output[at..])? {
                 Poll::Ready(n) => at += n,
                 Poll::Pending => {
                     self.kept.extend_from_slice(&output[at..]);
@@ -216,6 +229,7 @@ impl Connection {
         }
         if at > 0 {
             (self.active, self.moved[1]) = (now, self.moved[1] + at as u64);
+            self.flushing = Pin::new(&mut self.stream).poll_flush(cx)?.is_pending();
         }
         if output.capacity() > 4 * INPUT {
             output.clear();
@@ -224,14 +238,20 @@ impl Connection {
         Ok(())
     }
 
-    fn write_kept(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<Result<(), SocketError>> {
+    fn write_kept(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<io::Result<()>> {
         while self.sent < self.kept.len() {
-            let n = ready!(self.stream.poll_write(cx, &self.kept[self.sent..]))?;
+            let n = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.kept[self.sent..]))?;
             self.sent += n;
             (self.active, self.moved[1]) = (now, self.moved[1] + n as u64);
         }
-        (self.kept, self.sent) = (Vec::new(), 0);
+        (self.kept, self.sent, self.flushing) = (Vec::new(), 0, true);
         Poll::Ready(Ok(()))
+    }
+
+    /// Tells the peer that this is the end, if it can be told at once.
+    pub(crate) fn close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+        Poll::Ready(())
     }
 
     /// Ends the connection if it has waited for too long, else has the timer wake it then.
@@ -239,7 +259,7 @@ impl Connection {
         let Some(idle) = self.lane.server.options.idle else { return Poll::Pending };
         let until = self.active + idle;
         // Other lanes' answers are not taken as long as there is no room for those before them: then the peer is waited for all the same.
-        let slow = !self.kept.is_empty();
+        let slow = self.flushing || !self.kept.is_empty();
         if now >= until && (slow || !self.talk.is_waiting()) {
             return Poll::Ready(if slow { End::Slow } else { End::Idle });
         }
@@ -258,14 +278,13 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let (held, desk) = (self.held, self.talk.round().map(|round| round.desk));
         // A lane that has ended has nothing to be told.
         let _ = self.lane.own.with(|shard: &mut Shard| {
             shard.held = shard.held.saturating_sub(held);
             desk.into_iter().for_each(|desk| shard.close_desk(desk));
-            shard.store.counts_mut().curr_connections -= 1;
         });
     }
 }

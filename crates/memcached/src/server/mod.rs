@@ -24,27 +24,27 @@
 //!
 //! Which lane has a key is said by the key's hash, which is secret: nobody can fill one lane alone. A connection stays in the lane that accepted it.
 
+mod accept;
 mod connection;
+mod datagrams;
 mod options;
 mod parcel;
 mod round;
 mod shard;
 mod talk;
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flowlane::own::Own;
 use flowlane::service::{InLane, Service};
-use flowlane::{ListenOptions, Mailboxes, SocketError, SocketOptions, TcpListener, TcpStream, Time};
+use flowlane::{ListenOptions, Mailboxes, SocketError, SocketOptions, Time};
 use flowlane_sys::process;
 
 use crate::answer::stats::About;
-use crate::counts::Counts;
+use crate::map::LaneMap;
 use crate::store::{KeyHash, Limits, Store};
-use connection::Connection;
 use shard::{Mail, Shard};
 
 pub use options::{LEAST_MEMORY, Options, OptionsError};
@@ -55,8 +55,6 @@ const FIRST: u64 = 62;
 const SWEEP: (Duration, usize) = (Duration::from_millis(250), 8192);
 /// The same where there are no items.
 const NOTHING: Duration = Duration::from_secs(1);
-/// What a client is told that finds too many others.
-const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
 
 /// One server with all its lanes. Clones are the same server.
 #[derive(Debug, Clone)]
@@ -103,6 +101,15 @@ impl Lane {
             item_max: options.item_max as u64,
             port: options.port,
             address: options.address.clone(),
+            udp_port: options.udp_port,
+            path: options.path.clone(),
+            tls: options.tls,
+            lanes: LaneMap {
+                lanes: self.server.lanes,
+                here: self.at.index(),
+                hash: self.server.hash,
+                steering: options.steering.as_deref().cloned(),
+            },
             idle: options.idle.map_or(0, |idle| idle.as_secs()),
         }
     }
@@ -151,7 +158,7 @@ impl Server {
         store.tick(second(now));
         let share = inner.options.buffers / inner.lanes;
         let numbers = (at.index(), inner.lanes);
-        let own = Own::new(Shard::new(store, inner.hash.clone(), numbers, share, inner.mail.clone()))?;
+        let own = Own::new(Shard::new(store, inner.hash, numbers, share, inner.mail.clone()))?;
         let lane = Lane { server: inner.clone(), own, at };
         let (mut mail, answering) = (inner.mail.here().map_err(|_| SocketError::WrongLane)?, lane.clone());
         let answer = async move {
@@ -207,75 +214,5 @@ impl Server {
     #[must_use]
     pub fn open(&self) -> u64 {
         self.inner.open.load(Relaxed)
-    }
-}
-
-impl ServerLane {
-    /// Serves the connections of a listener until the server is stopped; `each` is called with each of them first.
-    ///
-    /// # Errors
-    /// The listener cannot accept.
-    pub async fn serve(
-        &self,
-        listener: TcpListener,
-        mut each: impl FnMut(&TcpStream) + Send,
-    ) -> Result<(), SocketError> {
-        let lane = &self.lane;
-        let mut accepting = lane.at.accepting(listener);
-        while let Some(stream) = accepting.next().await? {
-            each(&stream);
-            let open = Open::new(lane.server.clone());
-            let many = open.number > lane.server.options.connections;
-            lane.own.with(|shard| {
-                let counts = shard.store.counts_mut();
-                counts.total_connections += 1;
-                counts.rejected_connections += u64::from(many);
-                counts.curr_connections += u64::from(!many);
-            })?;
-            if many {
-                // It is told if that can be done at once.
-                let _ = stream.try_write(TOO_MANY);
-                continue;
-            }
-            let _ = stream.expect_data();
-            let (lane, at) = (lane.clone(), lane.at.clone());
-            let served = flowlane::spawn(async move {
-                let _open = open;
-                let mut connection = Connection::new(lane, stream);
-                let _ = at.until_reset(poll_fn(|cx| connection.poll(cx))).await;
-            });
-            if served.is_err() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// What the lane counts now.
-    ///
-    /// # Errors
-    /// [`SocketError::WrongLane`] in another lane.
-    pub fn counts(&self) -> Result<Counts, SocketError> {
-        self.lane.own.with(|shard| *shard.store.counts())
-    }
-}
-
-/// Counts a connection as open while it lives.
-#[derive(Debug)]
-struct Open {
-    server: Arc<Inner>,
-    number: u64,
-}
-
-impl Open {
-    fn new(server: Arc<Inner>) -> Self {
-        let number = server.open.fetch_add(1, Relaxed) + 1;
-        Self { server, number }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.server.open.fetch_sub(1, Relaxed);
     }
 }

@@ -1,9 +1,12 @@
 //! What a server may do, and what it tells of itself.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use flowlane::Rss;
+
 /// Options of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes that the items of all lanes and all that is kept about them may take.
     pub memory: usize,
@@ -21,6 +24,14 @@ pub struct Options {
     pub address: Option<String>,
     /// Workers, likewise.
     pub workers: usize,
+    /// The UDP port, likewise; 0 for none.
+    pub udp_port: u16,
+    /// The Unix socket, likewise.
+    pub path: Option<String>,
+    /// Whether connections are encrypted, likewise.
+    pub tls: bool,
+    /// By what rule connections come to lanes, which `stats lanes` tells; `None`: by one that clients cannot foresee.
+    pub steering: Option<Arc<Rss>>,
 }
 
 impl Default for Options {
@@ -35,6 +46,10 @@ impl Default for Options {
             port: 11211,
             address: None,
             workers: 1,
+            udp_port: 0,
+            path: None,
+            tls: false,
+            steering: None,
         }
     }
 }

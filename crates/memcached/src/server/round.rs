@@ -3,6 +3,8 @@
 //! From the first request for another lane's key on, what is answered here waits for its turn, too. A round ends when all has been
 //! answered; until then the connection reads no more. So requests on keys of different lanes run side by side within a round, and
 //! those on one key in order.
+//!
+//! Requests of datagrams share a round, several clients' at once: an answer begins with [`Round::begin`] and ends with [`Round::end`], and is taken by itself.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -30,6 +32,19 @@ enum Piece {
     Flush { quiet: bool },
     /// What all lanes count, with what this one does.
     Stats(Kind, Box<Snapshot>),
+    /// The end of the answer to one datagram, which its reader knows by this number.
+    End(usize),
+}
+
+/// How far the answers were taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// All of them.
+    All,
+    /// As far as they have come: the rest is to be sent again.
+    SoFar,
+    /// To the end of this datagram's.
+    To(usize),
 }
 
 /// A connection's requests to other lanes.
@@ -63,6 +78,32 @@ impl Round {
     /// Whether something was asked that is not part of the answer yet.
     pub(crate) fn is_open(&self) -> bool {
         !self.pieces.is_empty()
+    }
+
+    /// Whether what is answered here has to wait for what was asked before it on the same connection, or in the same datagram.
+    pub(crate) fn is_begun(&self) -> bool {
+        !matches!(self.pieces.back(), None | Some(Piece::End(_)))
+    }
+
+    /// An answer of its own begins.
+    pub(crate) fn begin(&mut self) {
+        self.pieces.push_back(Piece::Here(0));
+    }
+
+    /// The answer begun last ends.
+    pub(crate) fn end(&mut self, number: usize) {
+        self.pieces.push_back(Piece::End(number));
+    }
+
+    /// Takes the answer begun last if no other lane has a part in it; `false` if one has.
+    pub(crate) fn take_own(&mut self, out: &mut Vec<u8>) -> bool {
+        let alone = self.pieces.iter().rev().nth(1).is_none_or(|piece| matches!(piece, Piece::End(_)));
+        let Some(&Piece::Here(len)) = self.pieces.back().filter(|_| alone) else { return false };
+        self.pieces.pop_back();
+        let from = self.here.len() - len;
+        out.extend_from_slice(&self.here[from..]);
+        self.here.truncate(from);
+        true
     }
 
     /// Whether no more should be asked before this is answered. `most`: bytes that may wait here.
@@ -141,8 +182,13 @@ impl Round {
         Some(self.away == 0)
     }
 
-    /// Appends what has been answered, in order. What is left then is to be sent again.
-    pub(crate) fn take_answers(&mut self, index: usize, about: impl Fn() -> About, out: &mut Vec<u8>) {
+    /// Appends what has been answered, in order, to the end of a datagram's answer at most.
+    pub(crate) fn take_answers(
+        &mut self,
+        index: usize,
+        about: impl Fn() -> About,
+        out: &mut Vec<u8>,
+    ) -> Taken {
         while let Some(piece) = self.pieces.front() {
             match piece {
                 Piece::Here(len) => {
@@ -151,17 +197,18 @@ impl Round {
                 }
                 Piece::There(lane) => match self.parcels[*lane].as_mut().and_then(Parcel::next) {
                     Some(answer) => out.extend_from_slice(answer),
-                    None => return,
+                    None => return Taken::SoFar,
                 },
                 Piece::Flush { .. } | Piece::Stats(..) => {
                     let ready = |(n, parcel): (usize, &Option<Parcel>)| {
                         n == index || parcel.as_ref().is_some_and(Parcel::has_next)
                     };
                     if !self.parcels.iter().enumerate().all(ready) {
-                        return;
+                        return Taken::SoFar;
                     }
                     self.others(index).for_each(|parcel| _ = parcel.next());
                 }
+                Piece::End(_) => {}
             }
             match self.pieces.pop_front() {
                 Some(Piece::Flush { quiet: false }) => out.extend_from_slice(b"OK\r\n"),
@@ -171,6 +218,7 @@ impl Round {
                     }
                     stats::write(kind, &sum, &about(), out);
                 }
+                Some(Piece::End(number)) => return Taken::To(number),
                 _ => {}
             }
         }
@@ -179,5 +227,6 @@ impl Round {
         self.here.clear();
         self.here.shrink_to(KEEP);
         (self.taken, self.asked) = (0, 0);
+        Taken::All
     }
 }

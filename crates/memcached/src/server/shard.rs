@@ -11,6 +11,7 @@
 use std::task::Waker;
 
 use flowlane::own::Owned;
+use flowlane::stats::{Alias, Shown};
 use flowlane::{Bucket, Mailboxes};
 use flowlane_sys::figures::{Figure, Figures};
 
@@ -198,4 +199,66 @@ impl Owned for Shard {
     fn figures(&self, each: &mut dyn FnMut(Figure)) {
         self.store.counts().each(each);
     }
+
+    fn shown(&self) -> Shown {
+        SHOWN
+    }
+}
+
+/// Metrics as the exporter of memcached has them (github.com/prometheus/memcached_exporter), and what is seen at a glance.
+const SHOWN: Shown = Shown {
+    aliases: &[
+        command("get-hits", &[("command", "get"), ("status", "hit")]),
+        command("get-misses", &[("command", "get"), ("status", "miss")]),
+        command("cmd-set", &[("command", "set"), ("status", "hit")]),
+        command("cmd-flush", &[("command", "flush"), ("status", "hit")]),
+        command("delete-hits", &[("command", "delete"), ("status", "hit")]),
+        command("delete-misses", &[("command", "delete"), ("status", "miss")]),
+        command("incr-hits", &[("command", "incr"), ("status", "hit")]),
+        command("incr-misses", &[("command", "incr"), ("status", "miss")]),
+        command("decr-hits", &[("command", "decr"), ("status", "hit")]),
+        command("decr-misses", &[("command", "decr"), ("status", "miss")]),
+        command("cas-hits", &[("command", "cas"), ("status", "hit")]),
+        command("cas-misses", &[("command", "cas"), ("status", "miss")]),
+        command("cas-badval", &[("command", "cas"), ("status", "badval")]),
+        command("touch-hits", &[("command", "touch"), ("status", "hit")]),
+        command("touch-misses", &[("command", "touch"), ("status", "miss")]),
+        alias("bytes", "memcached_current_bytes", "bytes of items"),
+        alias(
+            "limit-maxbytes",
+            "memcached_limit_bytes",
+            "bytes that items and all that is kept about them may take",
+        ),
+        alias("curr-items", "memcached_current_items", "items"),
+        alias("total-items", "memcached_items", "items stored"),
+        alias("evictions", "memcached_items_evicted", "items dropped for want of memory"),
+        alias(
+            "reclaimed",
+            "memcached_items_reclaimed",
+            "items dropped because they had expired or had been flushed",
+        ),
+        alias("curr-connections", "memcached_current_connections", "connections that are open"),
+        alias("total-connections", "memcached_connections", "connections accepted"),
+        alias(
+            "rejected-connections",
+            "memcached_connections_rejected",
+            "connections closed because there were too many",
+        ),
+        alias("bytes-read", "memcached_read_bytes", "bytes received"),
+        alias("bytes-written", "memcached_written_bytes", "bytes sent"),
+    ],
+    rates: &[("Gets", "cmd-get"), ("Hits", "get-hits"), ("Sets", "cmd-set"), ("Evictions", "evictions")],
+};
+
+const fn command(figure: &'static str, labels: &'static [(&'static str, &'static str)]) -> Alias {
+    Alias {
+        figure,
+        metric: "memcached_commands",
+        text: "requests by command and by what came of them",
+        labels,
+    }
+}
+
+const fn alias(figure: &'static str, metric: &'static str, text: &'static str) -> Alias {
+    Alias { figure, metric, text, labels: &[] }
 }

@@ -58,6 +58,32 @@ impl Talk {
         self.round.as_deref_mut()
     }
 
+    /// Sends what other lanes have to answer, if that is anything.
+    pub(crate) fn send(&mut self, shard: &mut Shard) {
+        if let Some(round) = self.round.as_mut().filter(|round| round.is_open()) {
+            let room = shard.allowance() / shard.lanes();
+            round.send(shard, room);
+        }
+    }
+
+    /// The requests of another datagram follow: nothing of those before is left but what other lanes have to answer.
+    pub(crate) fn begin_datagram(&mut self, shard: &mut Shard) {
+        (self.skip, self.get, self.closing, self.want, self.looked_at) = (0, None, false, 0, 0);
+        if shard.lanes() > 1 {
+            self.way(shard).begin();
+        }
+    }
+
+    /// The requests of the datagram with this number have been asked. `true`: `out` has the whole answer; else other lanes have a part in it.
+    pub(crate) fn end_datagram(&mut self, number: usize, out: &mut Vec<u8>) -> bool {
+        let Some(round) = self.round.as_mut().filter(|round| round.is_begun()) else { return true };
+        if round.take_own(out) {
+            return true;
+        }
+        round.end(number);
+        false
+    }
+
     /// Bytes of the request that is not whole, with those that are still to come if there must be memory for them.
     pub(crate) fn reserved(&self) -> usize {
         if self.want > SMALL { self.want } else { 0 }
@@ -69,19 +95,19 @@ impl Talk {
         get + self.round.as_ref().map_or(0, |round| size_of::<Round>() + round.bytes())
     }
 
-    /// Takes requests from the front of `bytes` and answers them, until it needs more bytes, there is no room for more answers, or other lanes have
-    /// to answer. Returns the bytes that were used.
+    /// Takes requests from the front of `bytes` and answers them, until it needs more bytes, there is no room for more answers, of which there may be `most`
+    /// bytes, or other lanes have to answer ([`Talk::send`]). Returns the bytes that were used.
     pub(crate) fn input(
         &mut self,
         shard: &mut Shard,
         about: &impl Fn() -> About,
         bytes: &[u8],
-        out: &mut Vec<u8>,
+        (most, out): (usize, &mut Vec<u8>),
     ) -> usize {
         if self.has_no_end(bytes) {
             return 0;
         }
-        let (most, item_max) = (shard.allowance(), shard.store.limits().item);
+        let item_max = shard.store.limits().item;
         let mut at = 0;
         self.want = 0;
         while !self.closing && !self.is_full(most, out) {
@@ -115,10 +141,6 @@ impl Talk {
                 }
             }
         }
-        if let Some(round) = self.round.as_mut().filter(|round| round.is_open()) {
-            let room = shard.allowance() / shard.lanes();
-            round.send(shard, room);
-        }
         at
     }
 
@@ -133,7 +155,7 @@ impl Talk {
         true
     }
 
-    fn is_full(&self, most: usize, out: &[u8]) -> bool {
+    pub(crate) fn is_full(&self, most: usize, out: &[u8]) -> bool {
         out.len() >= most || self.round.as_ref().is_some_and(|round| round.is_full(most))
     }
 
@@ -144,7 +166,7 @@ impl Talk {
 
     /// Answers here, in its turn.
     fn here(&mut self, shard: &mut Shard, out: &mut Vec<u8>, answer: impl FnOnce(&mut Shard, &mut Vec<u8>)) {
-        match self.round.as_mut().filter(|round| round.is_open()) {
+        match self.round.as_mut().filter(|round| round.is_begun()) {
             Some(round) => round.here(|out| answer(shard, out)),
             None => answer(shard, out),
         }
@@ -173,6 +195,9 @@ impl Talk {
             }
             Command::Stats(words) => match Kind::of(words) {
                 None => self.here(shard, out, |_, out| out.extend_from_slice(b"ERROR\r\n")),
+                Some(Kind::Lanes) => {
+                    self.here(shard, out, |_, out| about().lanes.write(out));
+                }
                 Some(kind) if shard.lanes() == 1 => {
                     stats::write(kind, &shard.store.snapshot(), &about(), out);
                     if kind == Kind::Reset {

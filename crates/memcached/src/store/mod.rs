@@ -13,6 +13,7 @@
 //!
 //! **Seconds** count from a beginning of the caller's; second 0 and 1 are past, so that 1 is a time of expiry that has always been ([`Store::expiry`]).
 
+mod hash;
 mod order;
 mod room;
 mod slab;
@@ -22,14 +23,12 @@ mod table;
 mod tests;
 mod write;
 
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
-
 use crate::counts::{ClassCounts, Counts};
 use order::Order;
 use slab::{ACTIVE, Id, Meta, Slab, State, USED};
 use table::Table;
 
+pub use hash::KeyHash;
 pub(crate) use slab::{BINARY_KEY, FETCHED, STALE, TOKEN_SENT};
 pub use snapshot::Snapshot;
 pub use write::{Delta, Mode, Outcome, Put};
@@ -52,26 +51,6 @@ pub struct Limits {
 #[must_use]
 pub fn item_size(key: usize, flags: u32, value: usize) -> usize {
     48 + 8 + key + 1 + if flags == 0 { 0 } else { 4 } + value + 2
-}
-
-/// Hashes keys, the same in all lanes of a server, and in no other server.
-#[derive(Debug, Clone, Default)]
-pub struct KeyHash(RandomState);
-
-impl KeyHash {
-    /// The hash: its low half is for tables, its high half says which lane has the key.
-    #[must_use]
-    #[inline]
-    pub fn of(&self, key: &[u8]) -> u64 {
-        self.0.hash_one(key)
-    }
-
-    /// The lane that has a key with this hash; `lanes` is a power of two.
-    #[must_use]
-    #[inline]
-    pub fn lane(hash: u64, lanes: usize) -> usize {
-        (hash >> 32) as usize & (lanes - 1)
-    }
 }
 
 /// An item that was found. It is good until the store is next changed.

@@ -13,7 +13,8 @@ use crate::kit::{PATIENCE, on_kernel_sockets};
 const MARK: &[u8] = b"\r\nms mark 4\r\nmark\r\nmg mark v\r\n";
 const MARKED: &[u8] = b"HD\r\nVA 4\r\nmark\r\n";
 
-struct Peer(Child, u16);
+/// Debian's memcached: its process, and its port of TCP and UDP.
+pub(crate) struct Peer(Child, pub(crate) u16);
 
 impl Drop for Peer {
     fn drop(&mut self) {
@@ -23,10 +24,11 @@ impl Drop for Peer {
 }
 
 /// Debian's memcached, on a port of its own.
-fn memcached() -> Option<Peer> {
+pub(crate) fn memcached() -> Option<Peer> {
     let port = flowlane_testnet::free_port();
     let mut command = Command::new("memcached");
-    command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port.to_string()]);
+    let port_too = port.to_string();
+    command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", &port_too, "-t", "1", "-p", &port_too]);
     let Ok(child) = command.stdin(Stdio::null()).spawn() else {
         flowlane_testnet::skipped("skipped, because there is no memcached");
         return None;
@@ -62,7 +64,7 @@ fn said(port: u16, bytes: &[u8]) -> (Vec<u8>, bool) {
 }
 
 /// The bytes of a line of `requests.txt`.
-fn bytes(line: &str) -> Vec<u8> {
+pub(crate) fn bytes(line: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), line.as_bytes());
     while let [first, tail @ ..] = rest {
         let (byte, after) = match (first, tail) {

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use flowlane::stats::{Report, ServiceFigures};
 use flowlane::{
-    Bucket, BucketMap, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime, TcpListener,
-    TcpStream, Toeplitz, UdpFields, block_on, current,
+    Bind, Bucket, BucketMap, HashConfig, Host, Indirection, Interface, Key, PairConfig, Rss, Runtime,
+    TcpListener, TcpStream, Toeplitz, UdpFields, UdpSocket, block_on, current,
 };
 use flowlane_memcached::server::{Options, Server};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-const SERVER: &str = "10.0.0.1:11211";
+pub(crate) const SERVER: &str = "10.0.0.1:11211";
 
 /// So many lanes on as many workers, at most two.
-fn rss(lanes: usize) -> (Arc<Rss>, usize) {
+pub(crate) fn rss(lanes: usize) -> (Arc<Rss>, usize) {
     let workers = lanes.min(2);
     let map = BucketMap::new(lanes, workers).unwrap();
     let table = Indirection::new(128, lanes).unwrap();
@@ -36,8 +36,13 @@ fn serving(
         Box::pin(async move {
             let lane = server.begin().unwrap();
             let listener = TcpListener::bind(bind.map(Into::into), port, Server::listen_options()).unwrap();
+            let bind = Bind { local_ip: bind.map(Into::into), ..Bind::port(port) };
+            let socket = UdpSocket::bind(bind).unwrap();
             let _ = say.send(());
             drop(say);
+            let lane = Arc::new(lane);
+            let datagrams = lane.clone();
+            flowlane::spawn(async move { datagrams.serve_datagrams(socket, |_| {}).await }).unwrap();
             let _ = lane.serve(listener, |_| {}).await;
         })
     }
@@ -58,7 +63,7 @@ where
 {
     let (rss, workers) = rss(lanes);
     let on = |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
-    let server = Server::new(options, lanes).unwrap();
+    let server = Server::new(Options { udp_port: 11211, ..options }, lanes).unwrap();
     let mut builder = Runtime::builder().workers(workers).pin(false);
     let (begun, _begins) = mpsc::channel();
     let host = Host::new("server", rss.clone(), serving(&server, None, 11211, begun));

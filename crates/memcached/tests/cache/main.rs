@@ -3,5 +3,6 @@
 
 mod bad;
 mod beside;
+mod datagrams;
 mod kit;
 mod lanes;

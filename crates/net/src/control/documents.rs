@@ -9,10 +9,10 @@ use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 
-use super::place::SocketFile;
 use super::server::{failure, respond};
 use super::serving::{Door, Limits, Server};
 use super::{ControlError, Listener};
+use crate::socket_file::SocketFile;
 
 const LIMITS: Limits = Limits { connections: 16, time: Duration::from_secs(60), keep_alive: true };
 /// Bytes of a request's body: words for a switch of 64 ports and 4,094 VLANs fit.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::collect::workers;
 use super::view::{Instance, VERSION, WorkerView};
 use crate::metrics::{Snapshot, drops};
-use crate::stats::SteeringStats;
+use crate::stats::{ServiceFigures, SteeringStats};
 
 /// `/v1/live`: the numbers of one moment, without keys and without addresses of peers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,9 +124,24 @@ impl LiveView {
             workers,
             drops: dropped(now),
             times: [added.times, vec![TimesView::new("tcp-rtt", "round-trip times of TCP", &rtts)]].concat(),
-            counts: added.counts,
+            counts: [added.counts, counted(now)].concat(),
         }
     }
+}
+
+/// What values that lanes own have counted, as far as it is to be shown.
+fn counted(now: &Snapshot) -> Vec<CountView> {
+    let services = (0..now.hosts.len()).flat_map(|h| now.report.services(h));
+    let of = |service: ServiceFigures| {
+        let rates = service.shown.rates.iter();
+        rates
+            .filter_map(|(text, name)| {
+                let figure = service.figures.iter().find(|figure| figure.name == *name)?;
+                Some(CountView { text: (*text).to_owned(), count: figure.value, at_us: None })
+            })
+            .collect::<Vec<_>>()
+    };
+    services.flat_map(of).collect()
 }
 
 fn host(now: &Snapshot, h: usize) -> LiveHost {

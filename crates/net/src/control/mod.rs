@@ -78,6 +78,7 @@ pub use crate::directory::default_directory;
 
 use crate::Handle;
 use crate::directory::plugs_path;
+use crate::socket_file::SocketFile;
 
 /// Why the control socket could not be opened: one line.
 #[derive(Debug, thiserror::Error)]
@@ -125,8 +126,8 @@ pub fn listen_as(path: Option<&Path>, kind: &str) -> Result<Listener, ControlErr
         Some(path) => path.to_owned(),
         None => place::make_default(kind)?,
     };
-    let socket = place::bind(&path)?;
-    Ok(Listener { socket: Some(socket), file: place::SocketFile::new(path) })
+    let (socket, file) = place::listen(&path)?;
+    Ok(Listener { socket: Some(socket), file })
 }
 
 /// Opens the control socket of a switch: its name is in the file's, so two switches of one user have different names.
@@ -176,7 +177,7 @@ pub fn serve(path: Option<&Path>, handle: Handle, name: &str) -> Result<Control,
 #[derive(Debug)]
 pub struct Listener {
     socket: Option<std::os::unix::net::UnixListener>,
-    file: place::SocketFile,
+    file: SocketFile,
 }
 
 impl Listener {

@@ -4,14 +4,15 @@
 //! directory that all users can write to, so it is used only if it belongs to us, is not a symbolic link, and is closed to others. A file
 //! whose process has ended refuses connections; the next process that finds it removes it.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::ControlError;
 use crate::directory::default_directory;
+use crate::socket_file::{SocketFile, SocketFileError};
 use crate::trust::{OwnDirectory, judge_peer};
 
 /// How the file names of runtimes end.
@@ -99,57 +100,20 @@ pub(super) fn make_default(kind: &str) -> Result<PathBuf, ControlError> {
     }
 }
 
-/// Binds a socket of mode 0600. A file left by the dead is replaced.
-pub(super) fn bind(path: &Path) -> Result<UnixListener, ControlError> {
-    let system = |source| ControlError::System { path: path.to_owned(), source };
-    match fs::symlink_metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        Err(e) => return Err(system(e)),
-        Ok(meta) if !meta.file_type().is_socket() => return Err(ControlError::NotASocket(path.to_owned())),
-        Ok(_) => match UnixStream::connect(path) {
-            Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path).map_err(system)?;
-            }
-            Ok(_) => return Err(ControlError::InUse(path.to_owned())),
-            Err(e) => return Err(system(e)),
-        },
-    }
-    // Bound under a name that nobody looks for and opened to nobody else before it gets its own. The link fails if
-    // somebody else took the name meanwhile.
-    let hidden = path.with_extension(format!("{}.new", std::process::id()));
-    let listener = UnixListener::bind(&hidden).map_err(system)?;
-    let done = fs::set_permissions(&hidden, Permissions::from_mode(0o600))
-        .and_then(|()| fs::hard_link(&hidden, path));
-    let _ = fs::remove_file(&hidden);
-    match done {
-        Ok(()) => Ok(listener),
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(ControlError::InUse(path.to_owned())),
-        Err(e) => Err(system(e)),
-    }
-}
-
-/// The socket's file: removed on drop.
-#[derive(Debug)]
-pub(super) struct SocketFile(PathBuf);
-
-impl SocketFile {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self(path)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
+/// Listens at `path`, for this user alone.
+pub(super) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ControlError> {
+    SocketFile::listen(path, 0o600).map_err(|why| match why {
+        SocketFileError::InUse => ControlError::InUse(path.to_owned()),
+        SocketFileError::NotASocket => ControlError::NotASocket(path.to_owned()),
+        SocketFileError::System(source) => ControlError::System { path: path.to_owned(), source },
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {
@@ -158,28 +122,15 @@ mod tests {
         dir
     }
 
-    #[test]
-    fn the_living_are_refused_and_the_dead_replaced() {
-        let dir = scratch("dead");
-        let path = dir.join("a.sock");
-        let first = bind(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(bind(&path), Err(ControlError::InUse(_))));
-        drop(first);
-        assert!(path.exists(), "the file outlives a process that was killed");
-        let second = bind(&path).unwrap();
-        assert!(UnixStream::connect(&path).is_ok());
-        drop(second);
-        fs::remove_dir_all(dir).unwrap();
-    }
-
     /// Of what is in the directory, only sockets of ours are looked at, and only those of the dead are removed.
     #[test]
     fn instances_are_looked_for_in_a_directory_of_ours_alone() {
         let dir = scratch("found");
         fs::set_permissions(&dir, Permissions::from_mode(0o700)).unwrap();
-        let living = bind(&dir.join("1.sock")).unwrap();
-        drop(bind(&dir.join("2.sock")).unwrap());
+        let (living, _file) = listen(&dir.join("1.sock")).unwrap();
+        let (dead, left) = listen(&dir.join("2.sock")).unwrap();
+        drop(dead);
+        std::mem::forget(left);
         fs::write(dir.join("3.sock"), "precious").unwrap();
         assert_eq!(instances_in(&dir, RUNTIME).unwrap(), [dir.join("1.sock")]);
         assert!(!dir.join("2.sock").exists(), "of the dead");
@@ -188,17 +139,6 @@ mod tests {
         drop(living);
         assert!(matches!(instances_in(&dir, RUNTIME), Err(ControlError::Directory { .. })));
         assert!(dir.join("1.sock").exists(), "nothing is removed from a directory that is not trusted");
-        fs::remove_dir_all(dir).unwrap();
-    }
-
-    #[test]
-    fn other_files_are_left_alone() {
-        let dir = scratch("file");
-        let path = dir.join("a.sock");
-        fs::write(&path, "precious").unwrap();
-        assert!(matches!(bind(&path), Err(ControlError::NotASocket(_))));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
-        assert!(matches!(bind(&dir.join("none/a.sock")), Err(ControlError::System { .. })));
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -16,10 +16,10 @@ use super::captures::{self, CaptureRequest, CaptureView};
 use super::exported::written;
 use super::flows::{self, FlowsView, WatchRequest};
 use super::live::{Additions, LiveView};
-use super::place::SocketFile;
 use super::serving::{Door, Limits, Server};
 use super::view::{MetricsView, MoveRequest, MoveView, ReportView};
 use crate::metrics::{Instance, Snapshot};
+use crate::socket_file::SocketFile;
 use crate::{Bucket, Handle};
 
 const LIMITS: Limits = Limits { connections: 16, time: Duration::from_secs(60), keep_alive: true };

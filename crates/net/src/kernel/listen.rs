@@ -153,6 +153,17 @@ impl KernelLane {
         Ok(id)
     }
 
+    /// Accepts from a Unix socket that listens, as other lanes do: whoever comes first gets a connection.
+    pub(crate) fn listen_at_path(&mut self, listener: BorrowedFd<'_>) -> Result<SocketId, SocketError> {
+        let again = listener.try_clone_to_owned();
+        let fd = again.and_then(|fd| self.ports.reserve.leaves(fd, self.epoll.as_fd()));
+        let fd = fd.map_err(|e| errors::listen(&e))?;
+        if !std::mem::replace(&mut self.reserves, true) {
+            self.ports.reserve.grow(self.epoll.as_fd());
+        }
+        self.insert(fd, Flags::LISTENER | Flags::PATH)
+    }
+
     /// A socket on an address that the host's other lanes may have too, and nobody else.
     fn shared(&self, ports: &Taken<'_>, kind: Kind, address: SocketAddr) -> io::Result<OwnedFd> {
         if address.port() != 0 {
@@ -199,6 +210,7 @@ impl KernelLane {
                 return Ok(None);
             }
             let family = if listener.flags.has(Flags::V4) { Flags::V4 } else { Flags::empty() };
+            let at_path = listener.flags.has(Flags::PATH);
             let accepted = match self.accepted_by_ring(id) {
                 Some(accepted) => accepted,
                 None => {
@@ -209,10 +221,14 @@ impl KernelLane {
             let e = match accepted {
                 Ok((fd, peer)) => {
                     let Some(fd) = self.unless_owed(fd) else { continue };
-                    judge(self.cpu, &self.ports.steering, &mut self.stats, fd.as_fd(), 1);
+                    if !at_path {
+                        judge(self.cpu, &self.ports.steering, &mut self.stats, fd.as_fd(), 1);
+                    }
                     let id = self.insert_accepted(fd, Flags::STREAM | Flags::WRITABLE | family)?;
                     self.stats.accepted += 1;
-                    self.flow_begins(id, peer, false);
+                    if !at_path {
+                        self.flow_begins(id, peer, false);
+                    }
                     return Ok(Some((id, peer)));
                 }
                 Err(e) => e,

@@ -55,6 +55,8 @@ impl Flags {
     pub(super) const UNWATCHED: Self = Self(16384);
     /// A connection whose last byte has been read. It is the bit of [`Flags::TELLS`], which connections do not have.
     pub(super) const AT_END: Self = Self(4096);
+    /// A listener at a path. It is the bit of [`Flags::HAS_ALL`], which listeners do not have.
+    pub(super) const PATH: Self = Self(32768);
 
     pub(super) const fn empty() -> Self {
         Self(0)

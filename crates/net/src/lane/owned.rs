@@ -5,6 +5,8 @@ use std::fmt;
 
 use flowlane_stack::stats::Figure;
 
+use crate::stats::Shown;
+
 /// A value that a lane may own.
 pub trait Owned: Any + Send {
     /// The group of its figures in views: one word in lower case. Values of all lanes that have the same name are summed.
@@ -15,6 +17,11 @@ pub trait Owned: Any + Send {
     /// Calls `each` with its figures, in an order that does not change. Called by the worker when somebody wants to see them.
     fn figures(&self, each: &mut dyn FnMut(Figure)) {
         let _ = each;
+    }
+
+    /// Where some of its figures are shown besides that.
+    fn shown(&self) -> Shown {
+        Shown::PLAIN
     }
 }
 

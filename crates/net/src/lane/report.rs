@@ -69,7 +69,7 @@ impl LaneSlot {
             let mut figures = Vec::new();
             owned.figures(&mut |figure| figures.push(figure));
             if !figures.is_empty() {
-                services.push(ServiceFigures { name: owned.name(), figures });
+                services.push(ServiceFigures { name: owned.name(), figures, shown: owned.shown() });
             }
         }
         services

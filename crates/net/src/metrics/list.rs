@@ -9,7 +9,7 @@ use super::drops::{self, Dropped};
 use super::{Kind, Metric, Sample, Snapshot};
 use crate::link::Outstanding;
 use crate::link::pair::Quirk;
-use crate::stats::{LaneReport, QueueArrivals, QueueReport, WorkerReport};
+use crate::stats::{LaneReport, QueueArrivals, QueueReport, ServiceFigures, WorkerReport};
 
 pub(super) fn of(now: &Snapshot) -> Vec<Metric> {
     let mut list = List::default();
@@ -48,7 +48,11 @@ struct List {
 impl List {
     /// A sample of the metric `flowlane_NAME`, in which hyphens become underscores.
     fn add(&mut self, kind: Kind, name: &str, help: &str, labels: &[(&str, &str)], value: f64) {
-        let name = format!("flowlane_{}", name.replace('-', "_"));
+        self.add_as(kind, format!("flowlane_{}", name.replace('-', "_")), help, labels, value);
+    }
+
+    /// A sample of the metric of this name.
+    fn add_as(&mut self, kind: Kind, name: String, help: &str, labels: &[(&str, &str)], value: f64) {
         let place = *self.places.entry(name).or_insert_with_key(|name| {
             let unit = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
             let mut letters = help.chars();
@@ -89,12 +93,21 @@ impl List {
         figures.each(&mut |figure| self.figure(group, labels, &figure));
     }
 
+    /// The figures that a service has declared, and those of them that have other names, too.
+    fn service(&mut self, labels: &[(&str, &str)], service: &ServiceFigures) {
+        service.figures.iter().for_each(|figure| self.figure(service.name, labels, figure));
+        for alias in service.shown.aliases {
+            let Some(figure) = service.figures.iter().find(|figure| figure.name == alias.figure) else {
+                continue;
+            };
+            let labels = [labels, alias.labels].concat();
+            self.add_as(kind_of(figure), alias.metric.to_owned(), alias.text, &labels, figure.value as f64);
+        }
+    }
+
     /// Nanoseconds become seconds.
     fn figure(&mut self, group: &str, labels: &[(&str, &str)], c: &Figure) {
-        let kind = match c.kind {
-            FigureKind::Count => Kind::Counter,
-            FigureKind::Gauge | FigureKind::Peak => Kind::Gauge,
-        };
+        let kind = kind_of(c);
         match c.name.strip_suffix("-nanos") {
             Some(name) => {
                 let text = c.text.replacen("nanoseconds", "seconds", 1);
@@ -102,6 +115,13 @@ impl List {
             }
             None => self.add(kind, &format!("{group}_{}", c.name), c.text, labels, c.value as f64),
         }
+    }
+}
+
+fn kind_of(figure: &Figure) -> Kind {
+    match figure.kind {
+        FigureKind::Count => Kind::Counter,
+        FigureKind::Gauge | FigureKind::Peak => Kind::Gauge,
     }
 }
 
@@ -197,7 +217,7 @@ fn of_host(list: &mut List, now: &Snapshot, h: usize, name: &str) {
         }
     }
     for service in now.report.services(h) {
-        service.figures.iter().for_each(|figure| list.figure(service.name, &labels, figure));
+        list.service(&labels, &service);
     }
     for dropped in drops::of_host(&now.report, h) {
         drop(list, name, &dropped);

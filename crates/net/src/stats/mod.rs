@@ -32,7 +32,7 @@ pub use self::card::{CardCounts, CardReport, RebalanceCounts, Strayed};
 pub use self::lane::{CONNECTIONS_LOOKED_AT, LaneCounts, LaneReport, LaneTop, SOCKETS_SHOWN};
 pub use self::relay::{RelayCounts, RelayStats, TargetStats};
 pub use self::report::{CounterMap, Report, counter_groups};
-pub use self::service::ServiceFigures;
+pub use self::service::{Alias, ServiceFigures, Shown};
 pub use self::steering::{Misdirected, QueueArrivals, SteeringStats};
 pub use self::watched::{Derived, LongTask, LongTasks, PerfReport, Stall, StallCounts, WatchdogReport};
 pub use self::worker::{Meeting, NetisrStats, PoolCounts, QueueReport, StepTimes, Turns, WorkerReport};

@@ -1,7 +1,10 @@
 //! Listeners: they accept the connections that the flow hash, or the kernel's, assigns to their lane.
 
 use std::future::poll_fn;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::task::{Context, Poll, ready};
 
 use flowlane_rss::Bucket;
@@ -77,6 +80,23 @@ impl TcpListener {
             return Err(SocketError::NoSuchBucket(*beyond));
         }
         if buckets.contains(&here) { Self::bind(local, port, options).map(Some) } else { Ok(None) }
+    }
+
+    /// Accepts in the lane of the calling task from a Unix socket that listens, in a host of kernel sockets. Lanes that do so share the socket: whoever
+    /// looks first gets a connection. Streams are as any other, but have no addresses: both ends are unspecified.
+    ///
+    /// # Errors
+    /// [`SocketError::NoDescriptor`]; [`SocketError::Kernel`] with the kernel's number; [`SocketError::Unsupported`] on our own stack, which has no
+    /// Unix sockets; [`SocketError::WrongLane`] outside a lane.
+    pub fn at_path(listener: &UnixListener) -> Result<Self, SocketError> {
+        let lane = LaneRef::current()?;
+        let number = |e: io::Error| SocketError::Kernel(e.raw_os_error().unwrap_or(0));
+        listener.set_nonblocking(true).map_err(number)?;
+        let id = lane.with(|slot, _, _| match slot.own_kernel() {
+            Some(kernel) => kernel.listen_at_path(listener.as_fd()),
+            None => Err(SocketError::Unsupported("listen at a path")),
+        })??;
+        Ok(Self { lane, id: Id::Kernel(id) })
     }
 
     /// Listens on `port` of all our addresses, with the usual options.
@@ -180,6 +200,7 @@ impl Drop for TcpListener {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpStream as Peer};
     use std::sync::{Arc, mpsc};
     use std::time::Duration;
@@ -187,7 +208,7 @@ mod tests {
     use flowlane_rss::{Key, Rss};
 
     use super::*;
-    use crate::{Host, Runtime};
+    use crate::{Host, Io, Runtime};
 
     /// A connection that found no descriptor, not even the reserve, and after which nobody comes: nothing but time is an occasion to look again.
     #[test]
@@ -216,5 +237,52 @@ mod tests {
         let (accepted, peer) = said.recv_timeout(Duration::from_secs(30)).expect("nobody looked again");
         assert_eq!(accepted, peer);
         drop(runtime);
+    }
+
+    /// A socket at a path serves both lanes, and goes on when one has closed its own, with a ring, too.
+    #[test]
+    fn lanes_share_a_socket_at_a_path() {
+        let path = std::env::temp_dir().join(format!("flowlane-listener-{}.sock", std::process::id()));
+        let ring = flowlane_sys::kernel::uring::probe().is_ok();
+        for io in [Io::Epoll, Io::Uring].into_iter().take(1 + usize::from(ring)) {
+            let (listener, file) = crate::socket_file::SocketFile::listen(&path, 0o600).unwrap();
+            let listener = Arc::new(listener);
+            let (say, said) = mpsc::channel();
+            let host = Host::kernel("server", Arc::new(Rss::new(Key::MICROSOFT, 1)), move || {
+                let (say, listener) = (say.clone(), listener.clone());
+                async move {
+                    let listener = TcpListener::at_path(&listener).unwrap();
+                    if crate::current().unwrap().bucket.0 > 0 {
+                        drop(listener);
+                        let _ = say.send(None);
+                        return;
+                    }
+                    loop {
+                        let stream = listener.accept().await.unwrap();
+                        let mut byte = [0];
+                        assert_eq!(stream.read(&mut byte).await, Ok(1));
+                        stream.write_all(&byte).await.unwrap();
+                        let _ = say.send(Some((stream.local_addr(), stream.peer_addr())));
+                    }
+                }
+            });
+            let mut builder = Runtime::builder().workers(1).pin(false).io(io);
+            builder.host(host);
+            let runtime = builder.start().unwrap();
+            let next = || said.recv_timeout(Duration::from_secs(30)).expect("a lane says nothing");
+            assert_eq!(next(), None, "the other lane has closed its own");
+            for byte in 0..3u8 {
+                let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+                client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+                let mut back = [99];
+                client.write_all(&[byte]).unwrap();
+                client.read_exact(&mut back).unwrap();
+                assert_eq!(back, [byte]);
+                let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+                assert_eq!(next(), Some((nowhere, nowhere)));
+            }
+            drop((runtime, file));
+            assert!(!path.exists());
+        }
     }
 }

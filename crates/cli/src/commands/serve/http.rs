@@ -1,23 +1,21 @@
 //! `flowlane serve http`: its arguments, its host, and its own output beside that of every service.
 
-use super::flows::Flows;
+use super::Service;
+use super::opening::{self, Listening, Told};
 use super::plan::{self, Plan};
-use super::{Event, Service, tcp};
+use super::tls::TlsArguments;
 use crate::stdout;
 use crate::units;
-use anyhow::{Context, bail};
+use anyhow::bail;
+use flowlane::Host;
 use flowlane::control::{Additions, CountView};
-use flowlane::{Host, ListenOptions, written};
 use flowlane_http::h1::{Limits, MAX_FIELDS};
 use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
-use flowlane_http::tls::{Alpn, Identity, ServerTls};
+use flowlane_http::tls::Alpn;
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// Arguments of the web server.
@@ -29,21 +27,8 @@ With --dir, all other paths are files.")]
 pub(crate) struct HttpArguments {
     #[command(flatten)]
     tcp: plan::TcpArguments,
-    /// Serve HTTPS with a self-signed certificate made at start.
-    #[arg(long, help_heading = "HTTP", conflicts_with = "cert")]
-    tls: bool,
-    /// Serve HTTPS with the certificate chain in this PEM file, the server's own first.
-    #[arg(long, value_name = "FILE", help_heading = "HTTP", requires = "key_file")]
-    cert: Option<PathBuf>,
-    /// PEM file with the private key of --cert.
-    #[arg(long = "cert-key", value_name = "FILE", help_heading = "HTTP", requires = "cert")]
-    key_file: Option<PathBuf>,
-    /// Demand a certificate of clients: one in this PEM file, or signed by one of those; others are refused.
-    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
-    client_ca: Option<PathBuf>,
-    /// Write the certificate to this PEM file, for clients to trust.
-    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
-    write_cert: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
     /// Do not offer HTTP/2.
     #[arg(long, help_heading = "HTTP")]
     no_http2: bool,
@@ -132,35 +117,7 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     }
     let plan = Plan::tcp(Service::Http, a.tcp)?;
     let alpn = if a.no_http2 { Alpn::Http1 } else { Alpn::Both };
-    for file in [&a.cert, &a.key_file, &a.client_ca].into_iter().flatten() {
-        // What cannot be opened is said by whoever reads it.
-        if let Ok(read) = File::open(file) {
-            written::note_read(&read).keep();
-        }
-    }
-    let identity = match (a.cert, a.key_file) {
-        (Some(certificates), Some(key)) => Some(Identity::Files { certificates, key }),
-        _ if a.tls => {
-            let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-            let addresses: Vec<IpAddr> =
-                plan.addresses.iter().map(flowlane::Prefix::address).chain(loopback).collect();
-            Some(Identity::for_addresses(&addresses))
-        }
-        _ => None,
-    };
-    if a.client_ca.is_some() && identity.is_none() {
-        bail!("--client-ca: clients present certificates in TLS only: --tls or --cert is needed");
-    }
-    let client_ca = a.client_ca.as_deref();
-    let tls = identity.map(|identity| ServerTls::with_clients(&identity, alpn, client_ca)).transpose()?;
-    match (&a.write_cert, &tls) {
-        (Some(path), Some(tls)) => {
-            write_certificate(path, &tls.certificate_pem())
-                .with_context(|| format!("--write-cert {}", path.display()))?;
-        }
-        (Some(_), None) => bail!("--write-cert: there is no certificate without --tls or --cert"),
-        (None, _) => {}
-    }
+    let tls = a.tls.build(&plan.addresses, alpn)?;
     let options = Options {
         limits: Limits { head, fields: a.max_fields },
         timeouts: Timeouts {
@@ -185,28 +142,20 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
 
 impl Http {
     /// The host that serves.
-    pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
-        let (bind, port, fast_open) = (plan.bind(), plan.port, tcp::fast_open(plan));
-        let (listen, server) = (plan.listen.clone(), self.server.clone());
-        plan.host(move || {
-            let (flows, events) = (flows.clone(), events.clone());
-            let (listen, server) = (listen.clone(), server.clone());
-            async move {
-                let options = ListenOptions { fast_open, ..Server::listen_options() };
-                let listener = tcp::open(listen.as_deref(), bind, port, options, &events);
-                drop(events);
-                let Some(listener) = listener else { return Ok(()) };
-                server
-                    .serve_each(listener, |stream| {
-                        if let Some(flows) = &flows
-                            && let Ok((hash, kind, bucket)) = stream.flow()
-                        {
-                            flows.connection(bucket.0, hash, kind.as_u8());
-                        }
-                    })
-                    .await
-            }
-        })
+    pub(super) fn host(&self, plan: &Plan, told: Told) -> Host {
+        let (listening, server) = (Listening::of(plan, Server::listen_options()), self.server.clone());
+        opening::host(
+            plan,
+            told,
+            move || listening.open(),
+            move |listener, seen| {
+                let server = server.clone();
+                async move {
+                    let Some(listener) = listener else { return Ok(()) };
+                    server.serve_each(listener, |stream| seen.connection(stream)).await
+                }
+            },
+        )
     }
 
     /// Closes its connections in order, within `grace`.
@@ -282,15 +231,6 @@ impl Http {
     }
 }
 
-/// Writes the certificate for clients, never over a file that is read here, such as its key.
-fn write_certificate(path: &Path, pem: &str) -> io::Result<()> {
-    let mut file = written::open_for_writing(path, 0o644)?;
-    if file.metadata()?.is_file() {
-        file.set_len(0)?;
-    }
-    file.write_all(pem.as_bytes())
-}
-
 fn document(kind: &str, counts: &Counts, open: u64) -> Value {
     let mut document = json!({"version": 1, "kind": kind, "connections-open": open});
     for (name, _, value) in counts.each_count() {
@@ -316,22 +256,5 @@ mod tests {
         for bad in ["", "1s", "1s,", "1s,1s", "1s,2s", "1s,0s", "x,y"] {
             assert!(bad.parse::<Stalls>().is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_certificate_is_not_written_over_the_key_that_is_read() {
-        let dir = std::env::temp_dir().join(format!("flowlane-cert-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let (key, other) = (dir.join("key.pem"), dir.join("cert.pem"));
-        std::fs::write(&key, "precious").unwrap();
-        std::fs::write(&other, "something older and longer").unwrap();
-        let noted = written::note_read(&File::open(&key).unwrap());
-        let refused = write_certificate(&key, "PEM").unwrap_err();
-        assert!(refused.to_string().contains("reads"), "{refused}");
-        assert_eq!(std::fs::read_to_string(&key).unwrap(), "precious");
-        write_certificate(&other, "PEM").unwrap();
-        assert_eq!(std::fs::read_to_string(&other).unwrap(), "PEM");
-        drop(noted);
-        std::fs::remove_dir_all(dir).unwrap();
     }
 }

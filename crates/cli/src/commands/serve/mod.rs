@@ -7,15 +7,17 @@
 //!   ^C, SIGTERM, SIGHUP   stop, summary          SIGUSR1   flows so far          every interval   a line for each worker
 //! ```
 //!
-//! The services ([`udp`], [`tcp`], [`http`], [`memcached`], [`relay`]) are a dozen lines in each lane, and share nothing.
+//! The services ([`udp`], [`tcp`], [`http`], [`memcached`], [`relay`]) are a dozen lines in each lane, and share nothing but how they begin ([`opening`]).
 
 mod flows;
 mod http;
 mod memcached;
+mod opening;
 mod plan;
 mod relay;
 mod show;
 mod tcp;
+mod tls;
 mod udp;
 
 use crate::exit::Missed;
@@ -31,6 +33,7 @@ use flowlane::{BindError, Handle, Host, ListenError, Runtime, SocketError};
 use flows::Flows;
 use http::Http;
 use memcached::Memcached;
+use opening::Told;
 use plan::{FromKernel, Plan};
 use relay::Relaying;
 use rustix::io::Errno;
@@ -111,7 +114,7 @@ impl Serve {
             }
             Self::Memcached(arguments) => {
                 let (plan, memcached) = memcached::plan(*arguments)?;
-                return serve(&plan, Own::Memcached(memcached));
+                return serve(&plan, Own::Memcached(Box::new(memcached)));
             }
             Self::Relay(arguments) => {
                 let (plan, relay) = relay::plan(*arguments)?;
@@ -126,18 +129,18 @@ impl Serve {
 enum Own {
     Nothing,
     Http(Box<Http>),
-    Memcached(Memcached),
+    Memcached(Box<Memcached>),
     Relay(Relaying),
 }
 
 impl Own {
-    fn host(&self, plan: &Plan, flows: Option<Flows>, events: mpsc::Sender<Event>) -> Host {
+    fn host(&self, plan: &Plan, told: Told) -> Host {
         match self {
-            Self::Http(http) => http.host(plan, flows, events),
-            Self::Memcached(memcached) => memcached.host(plan, flows, events),
-            Self::Relay(relay) => relay.host(plan, flows, events),
-            Self::Nothing if plan.service.is_tcp() => tcp::host(plan, flows, events),
-            Self::Nothing => udp::host(plan, flows, events),
+            Self::Http(http) => http.host(plan, told),
+            Self::Memcached(memcached) => memcached.host(plan, told),
+            Self::Relay(relay) => relay.host(plan, told),
+            Self::Nothing if plan.service.is_tcp() => tcp::host(plan, told),
+            Self::Nothing => udp::host(plan, told),
         }
     }
 
@@ -208,7 +211,7 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
         builder = builder.busy_poll(time);
     }
     builder = builder.task_budget(plan.watches.task_budget).perf_events(plan.watches.perf_events);
-    let host = own.host(plan, flows.clone(), events.clone());
+    let host = own.host(plan, Told { flows: flows.clone(), events: events.clone() });
     let recorders = plan.instruments.records.open()?;
     let host = builder.host(recorders.of(host));
     link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, &plan.discovery);
@@ -335,12 +338,13 @@ fn not_opened(plan: &Plan, error: SocketError) -> anyhow::Error {
         SocketError::Kernel(number) if *number == Errno::ACCESS.raw_os_error() && plan.binds_low_ports() => {
             anyhow!(
                 "port {}: not permitted: run as root, give the program CAP_NET_BIND_SERVICE, or use a port from 1024 on",
-                plan.port
+                plan.low_port()
             )
         }
         SocketError::Listen(ListenError::InUse) | SocketError::Bind(BindError::InUse) => {
-            let port = plan.port;
-            anyhow!("--port {port}: another program has it ('ss -lnp sport = {port}' names it)")
+            let udp = plan.udp_port.filter(|_| matches!(error, SocketError::Bind(_)));
+            let (option, port) = udp.map_or(("--port", plan.port), |port| ("--udp-port", port));
+            anyhow!("{option} {port}: another program has it ('ss -lnp sport = {port}' names it)")
         }
         _ => anyhow::Error::from(error).context("opening the sockets"),
     }
@@ -368,11 +372,19 @@ fn announce(plan: &Plan, links: &[String], listeners: &str) {
         addresses.push("all addresses".into());
     }
     let card = if plan.rss.is_of_card() { ", steered by the card" } else { "" };
+    let ports = match (plan.port, plan.udp_port) {
+        (0, Some(udp)) => format!("UDP port {udp}"),
+        (port, Some(udp)) => format!("port {port} and UDP port {udp}"),
+        (port, None) => format!("port {port}"),
+    };
+    let place = match &plan.path {
+        Some(path) => path.display().to_string(),
+        None => format!("{} {ports}", addresses.join(" and ")),
+    };
     say!(
-        "flowlane: {} on {} port {}, {}, workers {}, buckets {}{card}{listeners}",
+        "flowlane: {} on {place}, {}{}, workers {}, buckets {}{card}{listeners}",
         plan.service.name(),
-        addresses.join(" and "),
-        plan.port,
+        if plan.tls { "TLS, " } else { "" },
         link,
         plan.workers,
         plan.rss.buckets.len(),

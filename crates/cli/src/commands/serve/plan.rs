@@ -23,7 +23,7 @@ use flowlane::{
 use flowlane_load::tcp::pattern::LONGEST;
 use flowlane_sys::words::counted;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,6 +77,9 @@ pub(crate) struct Arguments {
     /// Whether one bucket for each worker is enough, unless lanes move by themselves.
     #[arg(skip)]
     one_a_worker: bool,
+    /// Whether port 0 is none.
+    #[arg(skip)]
+    without_port: bool,
     /// Number of buckets, a power of two [default: at least two for each worker; memcached: one].
     #[arg(long, value_name = "N", help_heading = "Steering")]
     buckets: Option<usize>,
@@ -165,6 +168,11 @@ impl TcpArguments {
     /// There are kernel sockets, though there may be a link of ours.
     pub(super) fn beside_kernel(&mut self, beside: bool) {
         self.common.beside_kernel = beside;
+    }
+
+    /// The service is somewhere else: port 0 is none.
+    pub(super) fn without_port(&mut self, without: bool) {
+        self.common.without_port = without;
     }
 
     /// The service does better with few lanes.
@@ -312,7 +320,14 @@ pub(super) struct Plan {
     pub(super) reassembly: ReassemblyConfig,
     pub(super) gateways: Vec<IpAddr>,
     pub(super) discovery: Discovery,
+    /// 0: none, the service has another, or is at a path.
     pub(super) port: u16,
+    /// A service of TCP that has a UDP port as well.
+    pub(super) udp_port: Option<u16>,
+    /// The Unix socket of a service that has no port.
+    pub(super) path: Option<PathBuf>,
+    /// Whether its connections are encrypted.
+    pub(super) tls: bool,
     pub(super) vlan: Option<u16>,
     pub(super) rss: Arc<Rss>,
     /// How kernel sockets are steered, and a line about their card.
@@ -411,6 +426,9 @@ impl Plan {
             gateways: a.gateway,
             discovery: a.discovery,
             port: a.port,
+            udp_port: None,
+            path: None,
+            tls: false,
             vlan: a.vlan,
             workers,
             rss: Arc::new(rss),
@@ -500,7 +518,12 @@ impl Plan {
 
     /// Whether lanes need a privilege to bind their sockets: those of the kernel, on a port below 1024.
     pub(super) fn binds_low_ports(&self) -> bool {
-        (self.link.is_kernel() || self.from_kernel.is_some()) && self.port < 1024
+        (self.link.is_kernel() || self.from_kernel.is_some()) && (1..1024).contains(&self.low_port())
+    }
+
+    /// The lowest of its ports.
+    pub(super) fn low_port(&self) -> u16 {
+        [Some(self.port), self.udp_port].into_iter().flatten().filter(|port| *port > 0).min().unwrap_or(0)
     }
 
     /// Our addresses with full prefix length: the addresses whose packets the link takes.
@@ -511,7 +534,7 @@ impl Plan {
 
 /// What is wrong with single values, whatever the link.
 fn check_values(a: &Arguments) -> anyhow::Result<()> {
-    if a.port == 0 {
+    if a.port == 0 && !a.without_port {
         bail!("--port 0: must be from 1 to 65535");
     }
     if let Some(vlan) = a.vlan.filter(|vlan| !(1..=4094).contains(vlan)) {

@@ -1,8 +1,8 @@
 //! `flowlane serve relay`: its arguments, its host, and its own output beside that of every service.
 
-use super::flows::Flows;
+use super::Service;
+use super::opening::{self, Listening, Seen, Told};
 use super::plan::{self, FromKernel, Plan};
-use super::{Event, Service, tcp};
 use crate::address;
 use crate::fast_open;
 use crate::say::say;
@@ -13,12 +13,11 @@ use anyhow::{Context, bail, ensure};
 use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
 use flowlane::stats::Figures;
 use flowlane::stats::{RelayCounts, Report, TargetStats};
-use flowlane::{Bind, Host, ListenOptions, Prefix, Steer, TcpListener, UdpSocket, zone};
+use flowlane::{Bind, Host, Prefix, SocketError, Steer, TcpListener, UdpSocket, zone};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// Arguments of the relay.
@@ -226,40 +225,32 @@ fn check_target(plan: &Plan, to: SocketAddr, by_kernel: bool) -> anyhow::Result<
     Ok(())
 }
 
+/// Has one lane ask the targets whether they are there.
+fn check_in_one(relay: &Relay) -> Result<(), SocketError> {
+    let first = flowlane::current().is_ok_and(|lane| lane.bucket.0 == 0);
+    if first { relay.check() } else { Ok(()) }
+}
+
 impl Relaying {
     /// The host that relays.
-    pub(super) fn host(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
+    pub(super) fn host(&self, plan: &Plan, told: Told) -> Host {
         if self.udp {
-            return self.datagrams(plan, flows, events);
+            return self.datagrams(plan, told);
         }
-        let (bind, port, from_kernel) = (plan.bind(), plan.port, plan.from_kernel.is_some());
-        let (listen, relay, fast_open) = (plan.listen.clone(), self.relay.clone(), tcp::fast_open(plan));
-        let host = plan.host(move || {
-            let (flows, events) = (flows.clone(), events.clone());
-            let (listen, relay) = (listen.clone(), relay.clone());
+        let (listening, checked) = (Listening::of(plan, Relay::listen_options()), self.relay.clone());
+        let open = move || {
+            check_in_one(&checked)?;
+            listening.open()
+        };
+        let relay = self.relay.clone();
+        let serve = move |listener: Option<TcpListener>, seen: Seen| {
+            let relay = relay.clone();
             async move {
-                if flowlane::current().is_ok_and(|lane| lane.bucket.0 == 0) {
-                    relay.check()?;
-                }
-                let options = ListenOptions { fast_open, ..Relay::listen_options() };
-                let listener = if from_kernel {
-                    tcp::opened(TcpListener::bind_by_kernel(bind, port, options).map(Some), &events)
-                } else {
-                    tcp::open(listen.as_deref(), bind, port, options, &events)
-                };
-                drop(events);
                 let Some(listener) = listener else { return Ok(()) };
-                let each = |stream: &flowlane::TcpStream| {
-                    // To ask for its flow costs a system call.
-                    let Some(flows) = &flows else { return };
-                    if let Ok((hash, kind, bucket)) = stream.flow() {
-                        flows.connection(bucket.0, hash, kind.as_u8());
-                    }
-                };
-                relay.serve_each(listener, each).await
+                relay.serve_each(listener, |stream: &flowlane::TcpStream| seen.connection(stream)).await
             }
-        });
-        self.beside(plan, host)
+        };
+        self.beside(plan, opening::host(plan, told, open, serve))
     }
 
     /// Gives a host on a link of ours kernel sockets, too, if one side has those. Clients come to the lanes of their flows.
@@ -272,36 +263,19 @@ impl Relaying {
     }
 
     /// The host that relays datagrams.
-    fn datagrams(&self, plan: &Plan, flows: Option<Flows>, events: Sender<Event>) -> Host {
+    fn datagrams(&self, plan: &Plan, told: Told) -> Host {
         let bind = Bind { local_ip: plan.bind(), ..Bind::port(plan.port) };
-        let (relay, from_kernel) = (self.relay.clone(), plan.from_kernel.is_some());
-        let host = plan.host(move || {
-            let (flows, events, relay) = (flows.clone(), events.clone(), relay.clone());
-            async move {
-                let bucket = flowlane::current().map(|lane| lane.bucket.0).unwrap_or_default();
-                if bucket == 0 {
-                    relay.check()?;
-                }
-                let bound = if from_kernel { UdpSocket::bind_by_kernel(bind) } else { UdpSocket::bind(bind) };
-                let socket = match bound {
-                    Ok(socket) => socket,
-                    Err(e) => {
-                        let _ = events.send(Event::Failed(e));
-                        return Ok(());
-                    }
-                };
-                let _ = events.send(Event::Ready);
-                drop(events);
-                relay
-                    .serve_datagrams(socket, |batch| {
-                        if let Some(flows) = &flows {
-                            flows.count(bucket, batch);
-                        }
-                    })
-                    .await
-            }
-        });
-        self.beside(plan, host)
+        let (checked, from_kernel) = (self.relay.clone(), plan.from_kernel.is_some());
+        let open = move || {
+            check_in_one(&checked)?;
+            if from_kernel { UdpSocket::bind_by_kernel(bind) } else { UdpSocket::bind(bind) }
+        };
+        let relay = self.relay.clone();
+        let serve = move |socket, seen: Seen| {
+            let relay = relay.clone();
+            async move { relay.serve_datagrams(socket, |batch| seen.datagrams(batch)).await }
+        };
+        self.beside(plan, opening::host(plan, told, open, serve))
     }
 
     /// Lets open connections end, within `grace`, and resets the rest.

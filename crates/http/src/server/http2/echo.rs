@@ -10,9 +10,9 @@ use h2::{Reason, RecvStream, SendStream};
 
 use super::body::{PIECE, Piece};
 use super::stream::{Open, Over, patience, poll_capacity, too_slow};
+use crate::ending::within;
 use crate::server::counters::Counter;
 use crate::server::memory::LEAST;
-use crate::server::within;
 
 struct Echo {
     stream: SendStream<Piece>,

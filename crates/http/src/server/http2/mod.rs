@@ -33,7 +33,8 @@ use h2::server::{Builder, Connection};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::counters::Counter;
-use super::{Lane, PREFACE, Phase, finish, within};
+use super::{Lane, PREFACE, Phase};
+use crate::ending::{finish, within};
 use crate::tls::Stream;
 use body::Piece;
 use conn::{Conn, Due};
@@ -61,7 +62,7 @@ pub(super) async fn serve(lane: &Lane, mut stream: Stream<TcpStream>, mut begun:
     };
     if let Some(why) = why {
         cells.add(why, 1);
-        return finish(stream, &timeouts).await;
+        return finish(stream, timeouts.body).await;
     }
     let Ok(now) = flowlane::now() else { return };
     let conn = Arc::new(Conn::new(lane.clone(), now));

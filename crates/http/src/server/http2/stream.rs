@@ -19,11 +19,12 @@ use http::{Method, Request, Response, StatusCode};
 use super::body::{PIECE, Piece};
 use super::conn::Conn;
 use super::echo;
+use crate::ending::within;
 use crate::h1::is_host;
 use crate::server::counters::Counter;
 use crate::server::reply::{Body, LINE, PATTERN, Part, Reply, has_body, pattern};
 use crate::server::route::{self, RequestView};
-use crate::server::{scratch, within};
+use crate::server::scratch;
 
 /// Takes a request, and answers it now or in a task of its own.
 pub(super) fn begin(conn: &Arc<Conn>, request: Request<RecvStream>, respond: SendResponse<Piece>) {

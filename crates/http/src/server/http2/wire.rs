@@ -15,8 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::conn::Conn;
 use super::frames::Frames;
+use crate::ending::LINGER_BYTES;
+use crate::server::PREFACE;
 use crate::server::counters::Counter;
-use crate::server::{LINGER_BYTES, PREFACE};
 use crate::tls::Stream;
 
 /// The stream of one connection, of which the beginning was read already.

@@ -183,7 +183,12 @@ impl KernelLane {
 
     /// Whether a new socket is the ring's. Others are registered with epoll.
     pub(super) fn is_for_ring(&self, flags: Flags) -> bool {
-        self.ring.is_some() && flags.has(Flags::STREAM | Flags::LISTENER) && !flags.has(Flags::LINGERS)
+        // A listener at a path is one socket for several lanes, and the ring's way to end an accept would end that of all.
+        let shared = flags.has(Flags::LISTENER) && flags.has(Flags::PATH);
+        self.ring.is_some()
+            && flags.has(Flags::STREAM | Flags::LISTENER)
+            && !flags.has(Flags::LINGERS)
+            && !shared
     }
 
     /// A socket has its place. `watched`: it is registered with epoll for room to write.

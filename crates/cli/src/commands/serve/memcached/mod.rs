@@ -1,0 +1,221 @@
+//! `flowlane serve memcached`: its plan, its host, and its own output beside that of every service. [`arguments`] has its arguments, which are memcached's where
+//! memcached has them.
+
+mod arguments;
+
+use super::Service;
+use super::opening::{self, Listening, Seen, Told};
+use super::plan::Plan;
+use crate::stdout;
+use anyhow::{Context, ensure};
+use flowlane::socket_file::SocketFile;
+use flowlane::stats::{Report, ServiceFigures};
+use flowlane::{Bind, Host, SocketError, Steer, TcpListener, TcpStream, UdpSocket};
+use flowlane_http::tls::{Alpn, ServerTls};
+use flowlane_memcached::server::{Options, Server};
+use flowlane_sys::words::legible;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use arguments::MemcachedArguments;
+
+/// The cache of a plan.
+pub(super) struct Memcached {
+    server: Server,
+    tls: Option<ServerTls>,
+    udp_port: u16,
+    /// The Unix socket, and its file, which goes at the end.
+    path: Option<(Arc<UnixListener>, SocketFile)>,
+    json: bool,
+    before: Vec<ServiceFigures>,
+}
+
+/// Time for a handshake of TLS, and for a peer whose handshake failed to read why.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// The plan, and the server that belongs to it.
+pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memcached)> {
+    let mut a = arguments;
+    a.apply_extended()?;
+    a.check()?;
+    // One store for each worker: a request for another lane's key costs two messages.
+    a.tcp.one_bucket_a_worker();
+    a.tcp.without_port(a.unix_socket.is_some() || a.udp_port > 0);
+    let mut plan = Plan::tcp(Service::Memcached, a.tcp)?;
+    let lanes = plan.rss.buckets.len();
+    let tls = a.tls.build(&plan.addresses, Alpn::Nothing)?;
+    plan.tls = tls.is_some();
+    ensure!(
+        a.udp_port == 0 || tls.is_none(),
+        "--udp-port {}: datagrams are not encrypted: not with --tls or --cert",
+        a.udp_port
+    );
+    ensure!(a.udp_port == 0 || plan.listen.is_none(), "--udp-port: not with --listen-buckets");
+    if let Some(path) = &a.unix_socket {
+        ensure!(plan.link.is_kernel(), "--unix-socket: for kernel sockets; {} has addresses", plan.link);
+        ensure!(plan.addresses.is_empty(), "--addr: not with --unix-socket, which is instead of an address");
+        ensure!(plan.listen.is_none(), "--listen-buckets: not with --unix-socket");
+        (plan.path, plan.port) = (Some(path.clone()), 0);
+    }
+    plan.udp_port = Some(a.udp_port).filter(|port| *port > 0);
+    let known = !plan.link.is_kernel() || plan.steer == Steer::Hash || lanes == 1;
+    let options = Options {
+        memory: a.memory,
+        item_max: a.max_item_size,
+        connections: a.max_connections,
+        buffers: a.max_buffers,
+        idle: a.idle_timeout.filter(|idle| !idle.is_zero()),
+        port: plan.port,
+        address: plan.addresses.first().map(|address| address.address().to_string()),
+        workers: plan.workers,
+        udp_port: a.udp_port,
+        path: a.unix_socket.as_ref().map(|path| legible(&path.to_string_lossy())),
+        tls: plan.tls,
+        steering: Some(plan.rss.clone()).filter(|_| known && plan.path.is_none()),
+    };
+    let server = Server::new(options, lanes).with_context(|| {
+        format!(
+            "--memory, --max-item-size, --max-buffers: {} MiB in {lanes} lanes (see --workers, --buckets)",
+            a.memory >> 20
+        )
+    })?;
+    if a.udp_port > 0 && !plan.bind().is_some_and(|ip| ip.is_loopback()) {
+        plan.note = Some(plan.note.map_or(UDP_NOTE.to_owned(), |note| format!("{note}; {UDP_NOTE}")));
+    }
+    // Last, so that nothing is left of a start that fails.
+    let path = a.unix_socket.map(|path| {
+        let opened = SocketFile::listen(&path, a.unix_mask);
+        let (listener, file) = opened.with_context(|| format!("--unix-socket {}", path.display()))?;
+        anyhow::Ok((Arc::new(listener), file))
+    });
+    let (json, path) = (plan.json, path.transpose()?);
+    Ok((plan, Memcached { server, tls, udp_port: a.udp_port, path, json, before: Vec::new() }))
+}
+
+/// What is said when datagrams may come from anywhere.
+const UDP_NOTE: &str = "UDP: answers are longer than requests, and go wherever these say that they come from: let only your clients reach this port";
+
+impl Memcached {
+    /// The host that serves.
+    pub(super) fn host(&self, plan: &Plan, told: Told) -> Host {
+        let path = self.path.as_ref().map(|(listener, _)| listener.clone());
+        let tcp = plan.port > 0 || path.is_some();
+        let listening = Listening::of(plan, Server::listen_options()).at_path(path);
+        let (bind, udp_port) = (plan.bind(), self.udp_port);
+        let open = move || {
+            let listener = if tcp { listening.open()? } else { None };
+            let bind = Bind { local_ip: bind, ..Bind::port(udp_port) };
+            let socket = if udp_port > 0 { Some(UdpSocket::bind(bind)?) } else { None };
+            Ok((listener, socket))
+        };
+        let (server, tls) = (self.server.clone(), self.tls.clone());
+        opening::host(plan, told, open, move |(listener, socket), seen| {
+            serve(server.clone(), tls.clone(), listener, socket, seen)
+        })
+    }
+
+    /// Closes its connections in order, within `grace`.
+    pub(super) fn stop(&self, grace: Duration) {
+        self.server.stop_within(grace);
+    }
+
+    /// Prints the counts since the last interval.
+    pub(super) fn interval(&mut self, report: &Report, took: Duration) -> io::Result<()> {
+        // The only host.
+        let now = report.services(0);
+        let second = took.as_secs_f64().max(1e-9);
+        let rate = |names: &[&str]| {
+            let of = |all: &[ServiceFigures]| names.iter().map(|name| value(all, name)).sum::<u64>();
+            (of(&now).saturating_sub(of(&self.before)) as f64 / second).round() as u64
+        };
+        let (gets, sets, hits) = (rate(&["cmd-get"]), rate(&["cmd-set"]), rate(&["get-hits"]));
+        let rates = [
+            ("gets-per-second", gets),
+            ("hits-per-second", hits),
+            ("sets-per-second", sets),
+            ("evictions-per-second", rate(&["evictions"])),
+            ("handed-over-per-second", rate(&["handed-over"])),
+            ("items", value(&now, "curr-items")),
+            ("bytes", value(&now, "allocated-bytes")),
+            ("connections", value(&now, "curr-connections")),
+        ];
+        self.before = now;
+        let mut out = stdout::lock();
+        if self.json {
+            let mut line = json!({"version": 1, "kind": "memcached-interval", "seconds": took.as_secs_f64()});
+            rates.iter().for_each(|(name, value)| line[*name] = json!(value));
+            writeln!(out, "{line}")?;
+        } else {
+            let [_, _, _, (_, evictions), (_, over), (_, items), (_, bytes), (_, connections)] = rates;
+            writeln!(
+                out,
+                "memcached: {gets} gets/s, {hits} hits/s, {sets} sets/s, {evictions} evictions/s, {over} handed over/s, \
+                 items {items}, bytes {bytes}, connections {connections}"
+            )?;
+        }
+        out.flush()
+    }
+
+    /// Prints the totals, at the end.
+    pub(super) fn summary(&self, report: &Report, host: usize) -> io::Result<()> {
+        let services = report.services(host);
+        let figures = services.iter().flat_map(|service| &service.figures);
+        let mut out = stdout::lock();
+        if self.json {
+            let mut document = json!({"version": 1, "kind": "memcached-summary"});
+            for figure in figures {
+                document[figure.name] = Value::from(figure.value);
+            }
+            writeln!(out, "{document}")?;
+            return out.flush();
+        }
+        for figure in figures.filter(|figure| figure.value > 0) {
+            writeln!(out, "memcached: {} {}", figure.value, figure.text)?;
+        }
+        out.flush()
+    }
+}
+
+/// One lane: connections, plain or encrypted, and datagrams, until the service stops.
+async fn serve(
+    server: Server,
+    tls: Option<ServerTls>,
+    listener: Option<TcpListener>,
+    socket: Option<UdpSocket>,
+    seen: Seen,
+) -> Result<(), SocketError> {
+    let lane = Arc::new(server.begin()?);
+    let datagrams = match socket {
+        None => None,
+        Some(socket) => {
+            let (lane, seen) = (lane.clone(), seen.clone());
+            let serving = async move { lane.serve_datagrams(socket, |batch| seen.datagrams(batch)).await };
+            Some(flowlane::spawn(serving).map_err(|_| SocketError::WrongLane)?)
+        }
+    };
+    let each = |stream: &TcpStream| seen.connection(stream);
+    match (listener, tls) {
+        (None, _) => {}
+        (Some(listener), None) => lane.serve(listener, each).await?,
+        (Some(listener), Some(tls)) => {
+            let through = |stream| {
+                let tls = tls.clone();
+                async move { tls.accept_within(stream, HANDSHAKE, HANDSHAKE).await.ok() }
+            };
+            lane.serve_through(listener, each, through).await?;
+        }
+    }
+    match datagrams {
+        None => Ok(()),
+        Some(datagrams) => datagrams.await.map_err(|_| SocketError::Closed)?,
+    }
+}
+
+/// One figure; 0 if there is none.
+fn value(all: &[ServiceFigures], name: &str) -> u64 {
+    let figures = all.iter().flat_map(|service| &service.figures);
+    figures.filter(|figure| figure.name == name).map(|figure| figure.value).sum()
+}

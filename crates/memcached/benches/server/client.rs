@@ -1,0 +1,123 @@
+//! The client: connections, or sockets of datagrams, of one thread, each with one request under way. It asks on all of them, then reads from all.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+pub(crate) const CONNECTIONS: usize = 64;
+pub(crate) const KEYS: u64 = 100_000;
+/// A datagram whose answer has not come by then is sent again.
+const LOST: Duration = Duration::from_millis(50);
+
+/// A way to the server.
+enum Way {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+}
+
+impl Way {
+    fn new(port: u16, udp: bool) -> Self {
+        let to = (Ipv4Addr::LOCALHOST, port);
+        if udp {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            socket.connect(to).unwrap();
+            socket.set_read_timeout(Some(LOST)).unwrap();
+            return Self::Udp(socket);
+        }
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self::Tcp(stream)
+    }
+
+    fn write(&mut self, request: &[u8]) {
+        match self {
+            Self::Tcp(stream) => stream.write_all(&request[8..]).unwrap(),
+            Self::Udp(socket) => _ = socket.send(request).unwrap(),
+        }
+    }
+
+    /// Reads an answer, which ends like this.
+    fn read(&mut self, request: &[u8], wanted: &[u8]) {
+        let mut answer = [0; 2048];
+        let mut len = 0;
+        while !answer[..len].ends_with(wanted) {
+            match self {
+                Self::Tcp(stream) => len += stream.read(&mut answer[len..]).unwrap(),
+                Self::Udp(socket) => match socket.recv(&mut answer) {
+                    Ok(n) => len = n,
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => _ = socket.send(request).unwrap(),
+                    Err(e) => panic!("{e}"),
+                },
+            }
+        }
+    }
+}
+
+pub(crate) struct Client {
+    ways: Vec<Way>,
+    random: Random,
+    /// Of a hundred requests.
+    get: u64,
+}
+
+impl Client {
+    /// One to a server that has all keys then.
+    pub(crate) fn new(port: u16, get: u64, udp: bool) -> Self {
+        fill(port, KEYS, set);
+        Self { ways: (0..CONNECTIONS).map(|_| Way::new(port, udp)).collect(), random: Random::new(), get }
+    }
+
+    /// Asks on every connection and reads all answers; how many.
+    pub(crate) fn round(&mut self) -> u64 {
+        let mut asked: [(Vec<u8>, bool); CONNECTIONS] = std::array::from_fn(|_| (Vec::new(), false));
+        for (way, (request, is_get)) in self.ways.iter_mut().zip(&mut asked) {
+            *is_get = self.random.below(100) < self.get;
+            let n = self.random.below(KEYS);
+            // The header of a datagram, which connections leave out.
+            request.extend_from_slice(&[0, 7, 0, 0, 0, 1, 0, 0]);
+            if *is_get {
+                request.extend_from_slice(format!("get key:{n:028}\r\n").as_bytes());
+            } else {
+                set(request, n);
+            }
+            way.write(request);
+        }
+        for (way, (request, is_get)) in self.ways.iter_mut().zip(&asked) {
+            way.read(request, if *is_get { b"END\r\n" } else { b"STORED\r\n" });
+        }
+        CONNECTIONS as u64
+    }
+}
+
+/// Stores so many items over one connection.
+pub(crate) fn fill(port: u16, items: u64, set: impl Fn(&mut Vec<u8>, u64)) {
+    let mut all = Vec::new();
+    (0..items).for_each(|n| set(&mut all, n));
+    let mut reader = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut writer = reader.try_clone().unwrap();
+    let writing = std::thread::spawn(move || writer.write_all(&all).unwrap());
+    let mut stored = vec![0; 8 * items as usize];
+    reader.read_exact(&mut stored).unwrap();
+    writing.join().unwrap();
+}
+
+/// A key of 32 bytes and a value of 100.
+pub(crate) fn set(out: &mut Vec<u8>, n: u64) {
+    out.extend_from_slice(format!("set key:{n:028} 0 0 100\r\n{n:0100}\r\n").as_bytes());
+}
+
+/// Marsaglia's xorshift.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new() -> Self {
+        Self(88_172_645_463_325_252)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}

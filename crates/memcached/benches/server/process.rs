@@ -1,0 +1,113 @@
+//! The servers that are measured: ours, which is this program again, and Debian's memcached. Each is a process, of which the kernel tells time and memory.
+
+use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flowlane::{
+    Bind, BucketMap, HashConfig, Host, Indirection, Key, Rss, Runtime, Steer, TcpListener, Toeplitz,
+    UdpFields, UdpSocket,
+};
+use flowlane_memcached::server::{Options, Server};
+
+/// A server to be measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ours,
+    Memcached,
+    /// With `-N`: connections go to the thread of their card's queue.
+    MemcachedByQueue,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "flowlane",
+            Self::Memcached => "memcached",
+            Self::MemcachedByQueue => "memcached -N",
+        }
+    }
+}
+
+/// So many lanes on as many workers.
+pub(crate) fn rss(lanes: usize) -> Rss {
+    let map = BucketMap::new(lanes, lanes).unwrap();
+    let table = Indirection::new(128, lanes).unwrap();
+    Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), HashConfig::with_udp(UdpFields::Four), table, map)
+}
+
+/// Serves for ever, on TCP and UDP of one port.
+pub(crate) fn serve(port: u16, workers: usize, memory: usize) {
+    let options = Options { port, udp_port: port, workers, memory: memory << 20, ..Options::default() };
+    let server = Server::new(options, workers).unwrap();
+    let main = move || {
+        let server = server.clone();
+        async move {
+            let here = Some(Ipv4Addr::LOCALHOST.into());
+            let lane = Arc::new(server.begin()?);
+            let listener = TcpListener::bind(here, port, Server::listen_options())?;
+            let socket = UdpSocket::bind(Bind { local_ip: here, ..Bind::port(port) })?;
+            let datagrams = lane.clone();
+            let _ = flowlane::spawn(async move { datagrams.serve_datagrams(socket, |_| {}).await });
+            lane.serve(listener, |_| {}).await
+        }
+    };
+    let mut builder = Runtime::builder().workers(workers).pin(false);
+    let steer = if workers > 1 { Steer::Hash } else { Steer::None };
+    builder.host(Host::kernel("server", Arc::new(rss(workers)), main).steer(steer));
+    drop(builder.start().unwrap().join());
+}
+
+/// A server's process, which ends with this.
+pub(crate) struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    pub(crate) fn start(kind: Kind, port: u16, workers: usize, memory: usize) -> Self {
+        let (port_too, threads, megabytes) = (port.to_string(), workers.to_string(), memory.to_string());
+        let mut command = if kind == Kind::Ours {
+            let mut own = Command::new(std::env::current_exe().unwrap());
+            own.args(["--serve", &port_too, "--workers", &threads, "--memory", &megabytes]);
+            own
+        } else {
+            let mut peer = Command::new("memcached");
+            peer.args(["-u", "nobody", "-l", "127.0.0.1", "-p", &port_too, "-U", &port_too]);
+            peer.args(["-t", &threads, "-m", &megabytes]);
+            if kind == Kind::MemcachedByQueue {
+                peer.args(["-N", &threads]);
+            }
+            peer
+        };
+        let running = Self(command.stdin(Stdio::null()).spawn().unwrap());
+        let until = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            assert!(Instant::now() < until, "no server on port {port}");
+            std::thread::yield_now();
+        }
+        running
+    }
+
+    /// Nanoseconds of processor time so far, of all its threads, as the scheduler counts them.
+    pub(crate) fn time(&self) -> f64 {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
+        let time = |thread: std::io::Result<std::fs::DirEntry>| {
+            let counted = std::fs::read_to_string(thread.unwrap().path().join("schedstat")).unwrap();
+            counted.split_whitespace().next().unwrap().parse::<f64>().unwrap()
+        };
+        threads.map(time).sum()
+    }
+
+    /// KiB of memory that it has now.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").trim().parse().unwrap()
+    }
+}
