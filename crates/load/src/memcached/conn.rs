@@ -36,8 +36,6 @@ pub(super) struct Conn {
     pub(super) dirty: bool,
     /// Its oldest request has waited too long.
     pub(super) gives_up: bool,
-    /// Requests that were answered since it stands.
-    pub(super) answered: u64,
 }
 
 /// Requests in flight, and what is known of the answer to the first.
@@ -52,6 +50,8 @@ struct Asked {
     first: Option<u64>,
     wrong: Option<u64>,
     refused: bool,
+    /// Requests that were answered without an error since the connection stands.
+    good: u64,
     /// The value that comes now: its item, its length, and how much has come.
     value: (u64, usize, usize),
 }
@@ -61,6 +61,11 @@ impl Conn {
     #[inline]
     pub(super) fn in_flight(&self) -> usize {
         self.asked.waiting.len()
+    }
+
+    /// Whether it brought an answer that was no error since it stands.
+    pub(super) fn is_of_use(&self) -> bool {
+        self.asked.good > 0
     }
 
     /// When the oldest of them was sent.
@@ -111,11 +116,9 @@ impl Conn {
         book: &mut Book,
         now: u64,
     ) -> Result<(), Trouble> {
-        let before = self.asked.waiting.len();
         while let Some(answer) = self.answers.next(&mut bytes).map_err(Trouble::Malformed)? {
             self.asked.hears(answer, asker, book, now)?;
         }
-        self.answered += (before - self.asked.waiting.len()) as u64;
         Ok(())
     }
 
@@ -131,7 +134,7 @@ impl Conn {
         self.asked.forget();
         self.answers = Answers::default();
         self.out.clear();
-        (self.written, self.gives_up, self.answered) = (0, false, 0);
+        (self.written, self.gives_up, self.asked.good) = (0, false, 0);
     }
 }
 
@@ -152,7 +155,11 @@ impl Asked {
             Answer::Value { key, len, .. } if gets && self.hits < u32::from(first.keys) => {
                 self.value = (0, len, 0);
                 if asker.mix.verify {
-                    self.value.0 = self.item_of(key, &first, asker)?;
+                    let item = self.item_of(key, &first, asker)?;
+                    self.value.0 = item;
+                    if len != asker.mix.items.value_len(item) {
+                        self.wrong.get_or_insert(item);
+                    }
                 }
                 return Ok(());
             }
@@ -176,6 +183,7 @@ impl Asked {
                 true
             }
             Answer::Refused(word) if !gets => {
+                self.refused = true;
                 book.refused(&first, now, word);
                 true
             }
@@ -213,6 +221,7 @@ impl Asked {
         if let Some(item) = self.wrong {
             book.wrong(first, now, asker.mix.items.key(item).bytes());
         }
+        self.good += u64::from(!self.refused);
         self.waiting.pop_front();
         if asker.mix.verify && first.kind == Kind::Get {
             let rest = u32::from(first.keys) - self.passed;

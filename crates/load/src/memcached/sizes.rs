@@ -8,16 +8,15 @@
 //! | `exponential:MEAN` | an exponential distribution |
 //! | `pareto:LOCATION,SCALE,SHAPE` | a generalised Pareto distribution |
 //! | `gev:LOCATION,SCALE,SHAPE` | a generalised extreme value distribution |
-//! | `etc` | the fit of the workload ETC ([`super::workload`]) |
 //!
-//! A draw is rounded to whole bytes and bounded by the caller. The formulas are the inverses of the distribution functions as Atikoglu et al. write them
-//! (SIGMETRICS 2012, section 5): with a shape above 0 the tail is heavy.
+//! A draw is rounded to whole bytes and bounded by the caller.
 
 use std::str::FromStr;
 
 use flowlane_stack::rng::Rng;
 
-use super::workload;
+use super::laws::{extreme, normal, pareto};
+use super::published;
 use crate::run::moments::{exponential, uniform};
 use crate::units;
 
@@ -66,8 +65,8 @@ impl Sizes {
             Self::Exponential(mean) => mean * exponential(rng),
             Self::Pareto(location, scale, shape) => pareto(location, scale, shape, uniform(rng)),
             Self::Extreme(location, scale, shape) => extreme(location, scale, shape, uniform(rng)),
-            Self::EtcValues => workload::etc_value(uniform(rng)),
-            Self::UsrKeys => workload::usr_key(uniform(rng)),
+            Self::EtcValues => published::etc_value(uniform(rng)),
+            Self::UsrKeys => published::usr_key(uniform(rng)),
         };
         // Beyond the bounds of the type, and what is no number, is a bound, too.
         (size.round() as u32).clamp(least, most)
@@ -79,31 +78,10 @@ impl Sizes {
         match *self {
             Self::Fixed(size) => Some(size),
             Self::Uniform(_, to) => Some(to),
-            Self::UsrKeys => Some(workload::USR_KEYS.1),
+            Self::UsrKeys => Some(published::USR_KEYS.1),
             _ => None,
         }
     }
-}
-
-/// Where a generalised Pareto distribution has the share `u` of its weight above; 0 < `u` <= 1.
-pub(super) fn pareto(location: f64, scale: f64, shape: f64, u: f64) -> f64 {
-    if shape == 0.0 { location - scale * u.ln() } else { location + scale * (u.powf(-shape) - 1.0) / shape }
-}
-
-/// Where a generalised extreme value distribution has the share `u` of its weight below; 0 < `u` <= 1.
-fn extreme(location: f64, scale: f64, shape: f64, u: f64) -> f64 {
-    let below = -u.ln();
-    if shape == 0.0 {
-        location - scale * below.ln()
-    } else {
-        location + scale * (below.powf(-shape) - 1.0) / shape
-    }
-}
-
-/// A draw from the normal distribution with mean 0 and deviation 1 (Box and Muller, 1958).
-fn normal(rng: &mut Rng) -> f64 {
-    let radius = (2.0 * exponential(rng)).sqrt();
-    radius * (std::f64::consts::TAU * uniform(rng)).cos()
 }
 
 impl FromStr for Sizes {
@@ -149,7 +127,7 @@ impl std::fmt::Display for Sizes {
                 write!(f, "generalised extreme value {location}, {scale}, {shape}")
             }
             Self::EtcValues => f.write_str("ETC"),
-            Self::UsrKeys => write!(f, "{} or {} bytes", workload::USR_KEYS.0, workload::USR_KEYS.1),
+            Self::UsrKeys => write!(f, "{} or {} bytes", published::USR_KEYS.0, published::USR_KEYS.1),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::run::door::Refusal;
 
 /// Rounds of writing and reading before the worker does its other work.
 const ROUNDS: usize = 16;
-/// Before a connection is tried again that could not be opened, or ended without one answer.
+/// Before a connection is tried again that could not be opened, or ended without one answer that was no error.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that are read at once.
 const READ: usize = 64 << 10;
@@ -36,9 +36,9 @@ pub(super) async fn run(lane: Arc<Lane>, at: usize) {
     .await;
     let mut turn = 0;
     while goes_on(&lane) {
-        let answered = once(&lane, at, turn).await;
+        let was_of_use = once(&lane, at, turn).await;
         turn += 1;
-        if !answered && goes_on(&lane) {
+        if !was_of_use && goes_on(&lane) {
             flowlane::sleep(PAUSE).await;
         }
     }
@@ -52,7 +52,7 @@ fn goes_on(lane: &Lane) -> bool {
     !lane.common.gate.stopped() && !matches!(lane.inner().stage, Stage::Ending | Stage::Over)
 }
 
-/// Opens it, and talks over it; whether it brought an answer.
+/// Opens it, and talks over it; whether it brought an answer that was no error.
 async fn once(lane: &Lane, at: usize, turn: u64) -> bool {
     let begun = clock();
     let opened = open(lane, at, turn).await;
@@ -61,9 +61,9 @@ async fn once(lane: &Lane, at: usize, turn: u64) -> bool {
     }
     let ended = poll_fn(|cx| lane.inner().poll(at, cx)).await;
     let mut inner = lane.inner();
-    let answered = inner.conns[at].answered > 0;
+    let is_of_use = inner.conns[at].is_of_use();
     inner.ends(at, ended.err().as_ref(), clock());
-    answered
+    is_of_use
 }
 
 /// Takes note of how opening ended; whether the connection stands.

@@ -14,7 +14,7 @@
 use std::str::FromStr;
 
 use super::popularity::Popularity;
-use super::sizes::{Sizes, pareto};
+use super::sizes::Sizes;
 
 /// A published workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,33 +23,6 @@ pub enum Workload {
     Etc,
     /// Of the status of users' accounts.
     Usr,
-}
-
-/// Shares of values of 0 to 14 bytes in ETC (table 5 of the paper).
-const ETC_SMALL: [f64; 15] = [
-    0.00536, 0.00047, 0.17820, 0.09239, 0.00018, 0.02740, 0.00065, 0.00606, 0.00023, 0.00837, 0.00837,
-    0.08989, 0.00092, 0.00326, 0.01980,
-];
-/// The two lengths of keys of USR, bytes.
-pub(super) const USR_KEYS: (u32, u32) = (16, 21);
-
-/// The length of a value of ETC for a number from (0, 1] that is as often any.
-pub(super) fn etc_value(u: f64) -> f64 {
-    let mut left = u;
-    for (len, share) in ETC_SMALL.iter().enumerate() {
-        if left <= *share {
-            return len as f64;
-        }
-        left -= share;
-    }
-    let rest = 1.0 - ETC_SMALL.iter().sum::<f64>();
-    // From (0, 1] again; below 15 there is the table.
-    pareto(15.0, 214.476, 0.348_238, (left / rest).clamp(f64::MIN_POSITIVE, 1.0))
-}
-
-/// The length of a key of USR for such a number.
-pub(super) fn usr_key(u: f64) -> f64 {
-    f64::from(if u <= 0.5 { USR_KEYS.0 } else { USR_KEYS.1 })
 }
 
 impl Workload {
@@ -101,6 +74,7 @@ impl FromStr for Workload {
 
 #[cfg(test)]
 mod tests {
+    use super::super::published::ETC_SMALL;
     use super::*;
     use flowlane_stack::rng::Rng;
 

@@ -42,6 +42,8 @@ pub(super) enum Far {
     Garbage,
     /// Answers everything with a value of a key that nobody asked for.
     Stranger,
+    /// Says each value twice.
+    Stutters,
     /// Takes nothing: every set gets an error.
     Full,
     /// Says that there are too many connections, and closes.
@@ -58,9 +60,16 @@ pub(super) struct Did {
 
 const WIRE: &str = "10.0.0.1:11211";
 
-/// Answers what has come so far as `far` does. An error is the end of the connection.
-fn answer_as(far: Far, bytes: &mut Vec<u8>, store: &mut Store, did: &Did, out: &mut Vec<u8>) -> bool {
-    let (hash, mut last) = (KeyHash::default(), Vec::new());
+/// What a connection to a wrong server has: items, and the last answer to a get.
+struct Kept {
+    store: Store,
+    hash: KeyHash,
+    last: Vec<u8>,
+}
+
+/// Answers what has come so far as `far` does; `false` at the end of the connection.
+fn answer_as(far: Far, bytes: &mut Vec<u8>, kept: &mut Kept, did: &Did, out: &mut Vec<u8>) -> bool {
+    let Kept { store, hash, last } = kept;
     let mut used = 0;
     while let Parsed::Request(request, n) = parse(&bytes[used..], 1 << 20) {
         used += n;
@@ -72,6 +81,9 @@ fn answer_as(far: Far, bytes: &mut Vec<u8>, store: &mut Store, did: &Did, out: &
                     get(store, hash.of(key), key, *cas, *touch, out);
                 }
                 let values = out.len() - before;
+                if far == Far::Stutters {
+                    out.extend_from_within(before..);
+                }
                 out.extend_from_slice(b"END\r\n");
                 if nth % 100 == 99 && values > 0 {
                     did.wrong.fetch_add(1, Relaxed);
@@ -81,13 +93,13 @@ fn answer_as(far: Far, bytes: &mut Vec<u8>, store: &mut Store, did: &Did, out: &
                         Far::Cuts => cut(out, before),
                         Far::Mixes => {
                             out.truncate(before);
-                            out.extend_from_slice(&last);
+                            out.extend_from_slice(last);
                         }
                         _ => {}
                     }
                 }
                 if values > 0 {
-                    last = out[before..].to_vec();
+                    *last = out[before..].to_vec();
                 }
             }
             command => {
@@ -144,6 +156,7 @@ async fn serve(stream: TcpStream, far: Far, did: Arc<Did>) {
     }
     let mut store = Store::new(Limits { memory: 8 << 20, item: 1 << 20 }, 0);
     store.tick(100);
+    let mut kept = Kept { store, hash: KeyHash::default(), last: Vec::new() };
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         if far == Far::Garbage {
@@ -152,7 +165,7 @@ async fn serve(stream: TcpStream, far: Far, did: Arc<Did>) {
         }
         bytes.extend_from_slice(&buffer[..n]);
         let mut out = Vec::new();
-        let goes_on = answer_as(far, &mut bytes, &mut store, &did, &mut out);
+        let goes_on = answer_as(far, &mut bytes, &mut kept, &did, &mut out);
         if stream.write_all(&out).await.is_err() || !goes_on {
             return;
         }

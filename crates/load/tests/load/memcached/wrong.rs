@@ -59,6 +59,15 @@ fn answers_to_something_else_are_found() {
     }
 }
 
+/// More values than keys were asked for, even if nobody looks at them.
+#[test]
+fn more_values_than_keys_are_found() {
+    let ran = one(Far::Stutters, |config| config.mix = Mix { verify: false, ..config.mix.clone() });
+    let c = ran.counts();
+    assert!(ran.errors("malformed") > 0 && c.broken > 0, "{c:?}");
+    assert!(ran.example("malformed").contains("no answer to a get"), "{}", ran.example("malformed"));
+}
+
 #[test]
 fn a_server_that_closes_loses_what_was_in_flight_and_is_asked_again() {
     let ran = one(Far::Closes(50), |config| config.fill = false);
