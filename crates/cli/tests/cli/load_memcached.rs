@@ -146,7 +146,7 @@ fn the_table_says_what_was_asked() {
     assert!(output.status.success(), "{stderr}");
     assert!(stderr.contains("500 items are stored before the run"), "{stderr}");
     for words in [
-        "closed loop, 16 connections",
+        "closed loop, 16",
         "keys: 500 of 30 bytes, uniform",
         "values: 200 bytes",
         "requests: 20 % sets",

@@ -68,7 +68,7 @@ async fn prepare(lane: &Arc<Lane>) -> Result<(), Option<String>> {
     if lane.common.gate.stopped() {
         return Err(None);
     }
-    if lane.inner().standing == 0 {
+    if lane.inner().book.counts.connected == 0 {
         return Err(Some(lane.inner().book.why_none_stands()));
     }
     if !lane.common.config.fill {

@@ -12,7 +12,7 @@ fn said(bytes: &[u8], cuts: &[usize]) -> Result<Vec<String>, Malformed> {
             match answer {
                 Answer::Bytes(bytes) => value.extend_from_slice(bytes),
                 Answer::Whole => {
-                    all.push(format!("whole {}", String::from_utf8_lossy(&std::mem::take(&mut value))))
+                    all.push(format!("whole {}", String::from_utf8_lossy(&std::mem::take(&mut value))));
                 }
                 Answer::Value { key, flags, len } => {
                     all.push(format!("value {} {flags} {len}", String::from_utf8_lossy(key)));
@@ -25,7 +25,7 @@ fn said(bytes: &[u8], cuts: &[usize]) -> Result<Vec<String>, Malformed> {
                     ));
                 }
                 Answer::Error(line) | Answer::Refused(line) => {
-                    all.push(String::from_utf8_lossy(line).into_owned())
+                    all.push(String::from_utf8_lossy(line).into_owned());
                 }
                 other => all.push(format!("{other:?}")),
             }
