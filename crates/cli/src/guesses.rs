@@ -101,10 +101,12 @@ fn load_memcached(error: &clap::Error, arguments: &[String]) -> Option<String> {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    if let (ErrorKind::UnknownArgument, Some(option)) = (error.kind(), invalid(ContextKind::InvalidArg)) {
+    let unknown = invalid(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    if let Some(option) = unknown.filter(|unknown| unknown.starts_with('-')) {
         return of_generators(option).map(str::to_owned);
     }
-    let value = invalid(ContextKind::InvalidValue)?;
+    // What stands behind an option without a value is one argument too many.
+    let value = unknown.or_else(|| invalid(ContextKind::InvalidValue))?;
     let behind = |option: &str| arguments.windows(2).any(|pair| pair[0] == option && pair[1] == value);
     if behind("-q") {
         return Some(format!("-q is --quiet here: a rate is --rate {value}"));

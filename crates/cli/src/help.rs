@@ -69,7 +69,6 @@ const BRIEF: &[Brief] = &[
             ("workload", "As published: etc, usr"),
             ("fill", "Store all items before the run"),
             ("verify", "Compare the values that come"),
-            LINK,
             ("fail", "Exit code 1 if this holds: 'p99 > 20ms'"),
             ("html", "Page with plots"),
             ("json", "JSON in place of the table"),

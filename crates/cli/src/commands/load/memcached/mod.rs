@@ -38,7 +38,7 @@ const PORT: u16 = 11211;
 /// Send gets and sets to a memcached.
 #[derive(Debug, Args)]
 pub(crate) struct Memcached {
-    /// Server: HOST or HOST:PORT, with IPv6 addresses in brackets; without a port 11211.
+    /// Server: HOST or HOST:PORT [port: 11211].
     #[arg(value_name = "SERVER", value_parser = server)]
     named: Named,
     /// The one of its addresses that is used.
