@@ -48,6 +48,15 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane load tcp 127.0.0.1:7000 --mode connect",
     ),
     (
+        &["load", "memcached"],
+        "  As fast as 50 connections allow, from a full cache, every value compared:
+    flowlane load memcached localhost -c 50 --fill --verify
+  100,000 requests a second of Facebook's workload ETC, on a million keys:
+    flowlane load memcached 10.0.0.1 -r 100k --workload etc --keys 1M --fill
+  As 'mutilate -s 10.0.0.1 -T 2 -c 8 -K 30 -V 200 -r 10000 -u 0.1 -q 50000':
+    flowlane load memcached 10.0.0.1 --workers 2 -c 16 -K 30 -V 200 --keys 10k -u 0.1 -r 50k --fill",
+    ),
+    (
         &["epair", "up"],
         "  Two namespaces joined by interfaces with four queues:
     flowlane epair up ep0 ep1 --netns-a left --netns-b right --queues 4

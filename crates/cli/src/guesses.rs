@@ -1,5 +1,5 @@
-//! Options that people know from other load generators (wrk, hey, oha, ab, k6): the answer names ours. And options of `load` whose value may
-//! be left out: the target behind one is no value. And options of memcached that its namesake here does not have.
+//! Options that people know from other load generators (wrk, hey, oha, ab, k6; mutilate and memtier_benchmark): the answer names ours. And options of `load` whose
+//! value may be left out: the target behind one is no value. And options of memcached that its namesake here does not have.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,6 +7,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What to say besides the error about the arguments of a command line, if `load http` has the option by another name.
 pub(crate) fn answer(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    let loads = arguments.iter().any(|a| a == "load");
+    if loads && arguments.iter().any(|a| a == "memcached") {
+        return load_memcached(error, arguments);
+    }
     if arguments.iter().any(|a| a == "memcached") {
         return match (error.kind(), error.get(ContextKind::InvalidArg)) {
             (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => {
@@ -15,7 +19,7 @@ pub(crate) fn answer(error: &clap::Error, arguments: &[String]) -> Option<String
             _ => None,
         };
     }
-    if !arguments.iter().any(|a| a == "load") {
+    if !loads {
         return None;
     }
     match (error.kind(), error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) {
@@ -84,6 +88,73 @@ fn memcached(option: &str) -> Option<&'static str> {
         "--conn-limit" => "the most connections are --max-connections N, or -c",
         "--listen" => "the address is --addr ADDR, or -l",
         "--threads" => "threads are --workers N, or -t",
+        _ => return None,
+    })
+}
+
+/// What to say to options of mutilate and memtier_benchmark.
+fn load_memcached(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    let invalid = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let unknown = invalid(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    if let Some(option) = unknown.filter(|unknown| unknown.starts_with('-')) {
+        return of_generators(option).map(str::to_owned);
+    }
+    // What stands behind an option without a value is one argument too many.
+    let value = unknown.or_else(|| invalid(ContextKind::InvalidValue))?;
+    let behind = |option: &str| arguments.windows(2).any(|pair| pair[0] == option && pair[1] == value);
+    if behind("-q") {
+        return Some(format!("-q is --quiet here: a rate is --rate {value}"));
+    }
+    if behind("-d") && value.bytes().all(|b| b.is_ascii_digit()) {
+        return Some(format!(
+            "-d is --duration here: sizes of values are --value-size {value} (memtier's -d), requests in flight --depth {value} (mutilate's)"
+        ));
+    }
+    if behind("--protocol") || behind("-P") {
+        return Some("the binary protocol is not spoken: --protocol text or meta".to_owned());
+    }
+    None
+}
+
+/// Options of mutilate and memtier_benchmark that `load memcached` has by another name.
+fn of_generators(option: &str) -> Option<&'static str> {
+    Some(match option.split('=').next().unwrap_or_default() {
+        "-T" | "--threads" => "threads are --workers N, and -c is the connections of all of them",
+        "-t" | "--time" | "--test-time" => "how long a run lasts is --duration TIME, threads are --workers N",
+        "-n" => "how long a run lasts is --duration TIME; there is no number of requests",
+        "-s" | "--server" | "-p" | "--port" | "--host" => "the server is an argument: HOST or HOST:PORT",
+        "--qps" | "--rate-limiting" => "a rate is --rate RATE, over all connections",
+        "--records" | "--key-maximum" => "the number of keys is --keys N",
+        "--key-minimum" => "keys are numbered from 0: --keys N",
+        "--keysize" => "sizes of keys are -K, --key-size SIZE",
+        "--valuesize" | "--data-size" => "sizes of values are -V, --value-size SIZE",
+        "--data-size-range" | "--data-size-list" => "sizes of values are --value-size FROM..TO",
+        "-R" | "--random-data" => "values are always as good as random, and --verify compares them",
+        "--data-verify" | "--verify-only" => "values are compared with --verify",
+        "--key-pattern" | "--key-stddev" | "--key-median" | "--key-zipf-exp" => {
+            "how often keys are asked for is --popularity uniform or zipf:S"
+        }
+        "--pipeline" => "requests in flight on a connection are --depth N",
+        "--multi-key-get" => "keys of a get are --multiget N",
+        "-P" => "the protocol is --protocol text or meta",
+        "-i" | "--iadist" => "the time between requests is even, or --poisson",
+        "-w" | "--warmup" => "what comes before the measurement is --warm-up TIME",
+        "--noload" => "items are stored before the run only with --fill",
+        "--loadonly" => "items are stored before the run with --fill",
+        "--search" | "--scan" => "the highest rate that holds is --find-rate 'p99 < 1ms'",
+        "--get-ratio" => "the share of sets is -u, --update SHARE; the rest are gets",
+        "--json-out-file" => "a report as JSON is --json, or --save FILE",
+        "--hdr-file-prefix" => "latencies of each second are --hdr FILE",
+        "--hide-histogram" | "--print-percentiles" => "percentiles are in the table, the histogram in --json",
+        "-A" | "-a" | "--agentmode" | "--agent" | "--cluster-mode" => {
+            "there are no agents: start a load on each machine"
+        }
+        "-B" | "--blocking" | "--noblocking" => "sockets never block: leave it out",
+        "--tls" => "TLS is not spoken",
+        "-S" | "--unix-socket" => "Unix sockets are not used",
         _ => return None,
     })
 }
@@ -170,6 +241,39 @@ mod tests {
             assert!(said.is_some_and(|said| said.contains(words)), "{option}");
         }
         assert_eq!(asked("flowlane serve memcached --bogus"), None);
+    }
+
+    #[test]
+    fn an_option_of_mutilate_or_memtier_is_answered_with_ours() {
+        for (option, words) in [
+            ("-T 4", "--workers"),
+            ("-t 5", "--duration TIME"),
+            ("-n 1000", "--duration TIME"),
+            ("-s 10.0.0.1", "an argument"),
+            ("--qps=1000", "--rate"),
+            ("--records=5", "--keys"),
+            ("--key-maximum=5", "--keys"),
+            ("--keysize=fb_key", "--key-size"),
+            ("--data-size=32", "--value-size"),
+            ("--data-size-range=1-5", "FROM..TO"),
+            ("--key-pattern=G:G", "--popularity"),
+            ("--pipeline=4", "--depth"),
+            ("--multi-key-get=4", "--multiget"),
+            ("-w 5", "--warm-up"),
+            ("--noload", "--fill"),
+            ("--search 95:1000", "--find-rate"),
+            ("--get-ratio 0.9", "--update"),
+            ("-R", "--verify"),
+            ("-q 1000", "--rate 1000"),
+            ("-d 32", "--value-size 32"),
+            ("--protocol memcache_binary", "not spoken"),
+        ] {
+            let said = asked(&format!("flowlane load memcached 127.0.0.1 {option}")).unwrap_or_default();
+            assert!(said.contains(words), "{option}: {said}");
+        }
+        for none in ["--bogus", "-d x", "--rate x"] {
+            assert_eq!(asked(&format!("flowlane load memcached 127.0.0.1 {none}")), None, "{none}");
+        }
     }
 
     #[test]

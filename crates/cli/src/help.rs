@@ -57,6 +57,23 @@ const BRIEF: &[Brief] = &[
             ("json", "JSON in place of the table"),
         ],
     ),
+    (
+        &["load", "memcached"],
+        &[
+            ("connections", "Connections, which stay open"),
+            ("rate", "Requests per second, at times fixed in advance"),
+            ("duration", "Duration of the measurement"),
+            ("keys", "Number of keys"),
+            ("value_size", "Sizes of values: 200, 10..100, ..."),
+            ("update", "Share of requests that are sets"),
+            ("workload", "As published: etc, usr"),
+            ("fill", "Store all items before the run"),
+            ("verify", "Compare the values that come"),
+            ("fail", "Exit code 1 if this holds: 'p99 > 20ms'"),
+            ("html", "Page with plots"),
+            ("json", "JSON in place of the table"),
+        ],
+    ),
     (&["serve", "udp-echo"], SERVE),
     (&["serve", "udp-discard"], SERVE),
     (&["serve", "tcp-echo"], SERVE),
@@ -358,9 +375,8 @@ fn shortened(command: Command, shown: &[(&str, &'static str)]) -> Command {
 /// A value's name where the one of the long help would leave its line no room.
 fn value_name(id: &str) -> Option<&'static str> {
     Some(match id {
-        "connections" | "requests" | "http2" | "rate" | "size" | "flows" | "pairs" | "rounds" | "streams" => {
-            "N"
-        }
+        "connections" | "requests" | "http2" | "rate" | "size" | "flows" | "pairs" | "rounds" | "streams"
+        | "keys" => "N",
         "duration" | "delay" => "TIME",
         "metrics" | "web" => "ADDR",
         "clients" => "ADDRS",

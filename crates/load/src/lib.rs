@@ -9,13 +9,16 @@
 //! Over HTTP it sends requests, checks the answers, and measures from the intended send time: [`http`], and [`scenario`] for scenario
 //! files.
 //!
-//! Modules: [`run`] (what every run has: clients, flows, phases, start, end and outcome), [`udp`] (datagrams), [`tcp`], [`http`],
+//! To a memcached it sends gets and sets, and verifies the values: [`memcached`].
+//!
+//! Modules: [`run`] (what every run has: clients, flows, phases, start, end and outcome), [`udp`] (datagrams), [`tcp`], [`http`], [`memcached`],
 //! [`scenario`], [`report`] (recording, output, conditions of `--fail`), [`find`] (the highest
 //! rate that holds), [`resolve`], [`units`] (numbers with units).
 #![forbid(unsafe_code)]
 
 pub mod find;
 pub mod http;
+pub mod memcached;
 pub mod report;
 pub mod resolve;
 pub mod run;

@@ -7,12 +7,14 @@
 //! | [`map`] | which lane has a key, and which connections come to a lane: for clients, too |
 //! | [`answer`] | what a store answers to a request, byte for byte as memcached does |
 //! | [`number`], [`counts`] | numbers as C reads them; what is counted |
+//! | [`client`] | the other end: requests to bytes, answers from bytes; no I/O |
 //! | `server` | connections, and requests that another lane answers; needs the feature `net` |
 //!
 //! Each uses those above it only, but for `answer`, which uses both. `docs/serve-memcached.md` says what is supported, and where answers differ from memcached's.
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod client;
 pub mod counts;
 pub mod map;
 pub mod number;

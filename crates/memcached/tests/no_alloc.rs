@@ -1,8 +1,9 @@
-//! A store that is full takes nothing from the allocator, whatever is asked of it.
+//! A store that is full takes nothing from the allocator, whatever is asked of it; nor does a client, wherever its answers are cut.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use assert_no_alloc::{AllocDisabler, assert_no_alloc};
 use flowlane_memcached::answer::{answer, get};
+use flowlane_memcached::client::{self, Answer, Answers};
 use flowlane_memcached::protocol::{Command, Parsed, parse};
 use flowlane_memcached::store::{KeyHash, Limits, Store};
 
@@ -46,4 +47,36 @@ fn in_steady_state_nothing_is_allocated() {
     let before = store.counts().cmd_set;
     assert_no_alloc(|| requests.iter().for_each(|request| ask(&mut store, &hash, request, &mut out)));
     assert!(store.counts().cmd_set > before + 20_000);
+}
+
+#[test]
+fn a_client_asks_and_reads_without_allocating() {
+    let talk = b"VALUE key 0 5\r\nhello\r\nVALUE another-key 0 3 17\r\nabc\r\nEND\r\nSTORED\r\nSERVER_ERROR out of memory\r\n".repeat(50);
+    let (mut answers, mut out) = (Answers::default(), Vec::with_capacity(4096));
+    let mut round = |cut: usize| {
+        let (mut values, mut bytes) = (0, 0);
+        for mut piece in talk.chunks(cut) {
+            while let Some(answer) = answers.next(&mut piece).unwrap() {
+                match answer {
+                    Answer::Whole => values += 1,
+                    Answer::Bytes(some) => bytes += some.len(),
+                    _ => {}
+                }
+            }
+        }
+        out.clear();
+        for n in 0..20 {
+            out.extend_from_slice(client::GET);
+            client::one_more(b"key", &mut out);
+            client::set(b"key", 0, 0, n, &mut out);
+            client::meta_get(b"key", true, &mut out);
+        }
+        (values, bytes)
+    };
+    assert_eq!(round(7), (100, 400));
+    assert_no_alloc(|| {
+        for cut in [1, 7, 13, 4096] {
+            assert_eq!(round(cut), (100, 400));
+        }
+    });
 }

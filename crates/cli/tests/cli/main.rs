@@ -21,6 +21,7 @@ mod load_http;
 mod load_http_links;
 mod load_http_options;
 mod load_http_via;
+mod load_memcached;
 mod load_schema;
 mod load_serve;
 mod load_target;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`clients`] are ranges of addresses, [`flows`] those of each lane, [`timeline`] has the phases, `moments` when something is due in them,
-//! `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, [`outcome`] the result.
+//! `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, [`outcome`] the result.
 
 pub mod clients;
 pub(crate) mod door;
@@ -16,6 +16,7 @@ pub(crate) mod moments;
 pub mod outcome;
 pub(crate) mod shares;
 pub mod timeline;
+pub(crate) mod wait;
 
 /// Interval of slow work, nanoseconds: progress, timeouts, the end of the run.
 pub(crate) const TICK: u64 = 50_000_000;

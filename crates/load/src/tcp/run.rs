@@ -21,7 +21,8 @@ use super::talk::{Slots, Task};
 use super::{Mode, Sources, pattern};
 use crate::run::flows::address;
 use crate::run::outcome::LaneOutcome;
-use crate::run::{GRACE, NEAR, TICK, clock};
+use crate::run::wait::until;
+use crate::run::{GRACE, TICK, clock};
 
 /// Pause of a lane that cannot open a connection.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -84,23 +85,8 @@ struct Opener {
 impl Opener {
     /// Waits for a moment; `false` if the run ends before.
     async fn until(&self, moment: u64) -> bool {
-        loop {
-            let now = clock();
-            if self.lane.ending(now) {
-                return false;
-            }
-            if now >= moment {
-                return true;
-            }
-            let near = if self.lane.common.config.exact { NEAR } else { 0 };
-            if moment > now + 2 * near {
-                let then = (moment - near).min(now + TICK);
-                flowlane::sleep_until(Time::from_nanos(then)).await;
-                self.lane.publish(self.bucket);
-            } else {
-                flowlane::yield_now().await;
-            }
-        }
+        let (lane, exact) = (&self.lane, self.lane.common.config.exact);
+        until(moment, exact, |now| lane.ending(now), || lane.publish(self.bucket)).await
     }
 
     /// Connections that stay, one after the other.

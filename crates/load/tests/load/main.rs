@@ -4,5 +4,6 @@
 mod faults;
 mod http;
 mod knock;
+mod memcached;
 mod report;
 mod tcp;

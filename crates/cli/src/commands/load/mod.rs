@@ -4,6 +4,7 @@ mod compare;
 mod find;
 mod home;
 mod http;
+mod memcached;
 mod near;
 mod reach;
 mod side;
@@ -35,6 +36,8 @@ pub(crate) enum Load {
     Udp(Box<udp::Udp>),
     /// Open TCP connections to an echo, discard or source server.
     Tcp(Box<tcp::Tcp>),
+    /// Send gets and sets to a memcached, and verify the values.
+    Memcached(Box<memcached::Memcached>),
     Compare(compare::Compare),
 }
 
@@ -45,6 +48,7 @@ impl Load {
             Self::Http(http) => http.run(),
             Self::Udp(mut udp) => udp.run(),
             Self::Tcp(mut tcp) => tcp.run(),
+            Self::Memcached(mut memcached) => memcached.run(),
             Self::Compare(compare) => compare.run(),
         }
     }

@@ -1,0 +1,241 @@
+//! One connection: what is still to be written, which requests are in flight, and what answers say to them.
+//!
+//! Answers come in the order of the requests (that is the protocol), so the first that waits is the one that is answered. An answer that does not fit it ends
+//! the connection, since nothing behind it can be believed.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use flowlane::TcpStream;
+use flowlane_memcached::client::{Answer, Answers};
+
+use super::Protocol;
+use super::asker::{Asker, Kind, Waiting};
+use super::book::Book;
+use super::items::is_of_value;
+use super::outcome::Trouble;
+
+/// What a buffer may keep once everything is written, bytes.
+const KEPT: usize = 64 << 10;
+
+/// A connection, or the place of one.
+#[derive(Debug, Default)]
+pub(super) struct Conn {
+    /// The connection, while it stands.
+    pub(super) stream: Option<TcpStream>,
+    /// Wakes its task.
+    pub(super) waker: Option<Waker>,
+    /// What is to be written, and how much of it has been.
+    out: Vec<u8>,
+    written: usize,
+    answers: Answers,
+    asked: Asked,
+    /// In the queue of those that have room for a request.
+    pub(super) listed: bool,
+    /// Has something to write that was asked for outside of its task.
+    pub(super) dirty: bool,
+    /// Its oldest request has waited too long.
+    pub(super) gives_up: bool,
+}
+
+/// Requests in flight, and what is known of the answer to the first.
+#[derive(Debug, Default)]
+struct Asked {
+    waiting: VecDeque<Waiting>,
+    /// The keys of gets, by their items, if values are verified.
+    items: VecDeque<u64>,
+    /// Of the first: values that came, keys that were passed over, when its first byte came, and whether a value was wrong, and of which item.
+    hits: u32,
+    passed: u32,
+    first: Option<u64>,
+    wrong: Option<u64>,
+    refused: bool,
+    /// Requests that were answered without an error since the connection stands.
+    good: u64,
+    /// The value that comes now: its item, its length, and how much has come.
+    value: (u64, usize, usize),
+}
+
+impl Conn {
+    /// Requests in flight.
+    #[inline]
+    pub(super) fn in_flight(&self) -> usize {
+        self.asked.waiting.len()
+    }
+
+    /// Whether it brought an answer that was no error since it stands.
+    pub(super) fn is_of_use(&self) -> bool {
+        self.asked.good > 0
+    }
+
+    /// When the oldest of them was sent.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.asked.waiting.front().map(|waiting| waiting.sent)
+    }
+
+    /// What is to be written.
+    #[inline]
+    pub(super) fn to_write(&self) -> &[u8] {
+        &self.out[self.written..]
+    }
+
+    /// So much of it was written.
+    #[inline]
+    pub(super) fn wrote(&mut self, n: usize) {
+        self.written += n;
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.written = 0;
+            self.out.shrink_to(KEPT);
+        }
+    }
+
+    /// Asks, with a request that was to be sent at that moment.
+    #[inline]
+    pub(super) fn ask(&mut self, asker: &mut Asker, book: &mut Book, intended: u64, now: u64) {
+        let (kind, keys) = asker.next(&mut self.out, &mut self.asked.items);
+        self.asked.waiting.push_back(Waiting { kind, keys, intended, sent: now });
+        book.sent(kind, intended, now);
+    }
+
+    /// Stores the next item before the run; `false` if there is none left.
+    pub(super) fn fill(&mut self, asker: &mut Asker, now: u64) -> bool {
+        let more = asker.next_to_fill(&mut self.out);
+        if more {
+            self.asked.waiting.push_back(Waiting { kind: Kind::Fill, keys: 1, intended: now, sent: now });
+        }
+        more
+    }
+
+    /// Takes bytes that came.
+    #[inline]
+    pub(super) fn came(
+        &mut self,
+        mut bytes: &[u8],
+        asker: &Asker,
+        book: &mut Book,
+        now: u64,
+    ) -> Result<(), Trouble> {
+        while let Some(answer) = self.answers.next(&mut bytes).map_err(Trouble::Malformed)? {
+            self.asked.hears(answer, asker, book, now)?;
+        }
+        Ok(())
+    }
+
+    /// The connection is no more; `trouble` if it ended by itself. What was in flight is lost.
+    pub(super) fn end(&mut self, trouble: Option<&Trouble>, book: &mut Book, now: u64) {
+        self.stream = None;
+        let had_requests = !self.asked.waiting.is_empty();
+        for waiting in self.asked.waiting.drain(..) {
+            book.lost(&waiting, now, trouble.unwrap_or(&Trouble::Closed));
+        }
+        book.ended(now, trouble, had_requests);
+        self.asked.items.clear();
+        self.asked.forget();
+        self.answers = Answers::default();
+        self.out.clear();
+        (self.written, self.gives_up, self.asked.good) = (0, false, 0);
+    }
+}
+
+impl Asked {
+    /// A piece of an answer, to the first request that waits.
+    #[inline]
+    fn hears(&mut self, answer: Answer<'_>, asker: &Asker, book: &mut Book, now: u64) -> Result<(), Trouble> {
+        let Some(first) = self.waiting.front().copied() else {
+            return Err(match answer {
+                Answer::Error(line) => Trouble::Unasked(String::from_utf8_lossy(line).into_owned()),
+                _ => Trouble::OutOfTurn("an answer to nothing that was asked"),
+            });
+        };
+        self.first.get_or_insert(now);
+        let gets = first.kind == Kind::Get;
+        let meta = asker.mix.protocol == Protocol::Meta;
+        let whole = match answer {
+            Answer::Value { key, len, .. } if gets && self.hits < u32::from(first.keys) => {
+                self.value = (0, len, 0);
+                if asker.mix.verify {
+                    let item = self.item_of(key, &first, asker)?;
+                    self.value.0 = item;
+                    if len != asker.mix.items.value_len(item) {
+                        self.wrong.get_or_insert(item);
+                    }
+                }
+                return Ok(());
+            }
+            Answer::Bytes(bytes) => {
+                let (item, len, from) = self.value;
+                if asker.mix.verify && self.wrong.is_none() && !is_of_value(item, len, from, bytes) {
+                    self.wrong = Some(item);
+                }
+                self.value.2 += bytes.len();
+                return Ok(());
+            }
+            Answer::Whole => {
+                self.hits += 1;
+                meta && first.keys == 1
+            }
+            Answer::End if gets && !meta => true,
+            Answer::Miss if gets && meta && first.keys == 1 => true,
+            Answer::NoOp if gets && meta && first.keys > 1 => true,
+            Answer::Stored if !gets => {
+                book.stored(&first);
+                true
+            }
+            Answer::Refused(word) if !gets => {
+                self.refused = true;
+                book.refused(&first, now, word);
+                true
+            }
+            Answer::Error(line) => {
+                if !std::mem::replace(&mut self.refused, true) {
+                    book.refused(&first, now, line);
+                }
+                // Behind a get of many by the meta protocol stands its end.
+                !(gets && meta && first.keys > 1)
+            }
+            _ => return Err(out_of_turn(gets)),
+        };
+        if whole {
+            self.answered(&first, asker, book, now);
+        }
+        Ok(())
+    }
+
+    /// Which of the keys that the first request asked for this is: values come in the order of the keys, and a key that is passed over was not there.
+    fn item_of(&mut self, key: &[u8], first: &Waiting, asker: &Asker) -> Result<u64, Trouble> {
+        // The meta protocol does not repeat the key of a get of one.
+        let unnamed = key.is_empty() && first.keys == 1;
+        while self.passed < u32::from(first.keys) {
+            let Some(item) = self.items.pop_front() else { break };
+            self.passed += 1;
+            if unnamed || asker.mix.items.key(item).bytes() == key {
+                return Ok(item);
+            }
+        }
+        Err(Trouble::OutOfTurn("a value of a key that was not asked for"))
+    }
+
+    fn answered(&mut self, first: &Waiting, asker: &Asker, book: &mut Book, now: u64) {
+        book.answered(first, self.first.unwrap_or(now), now, self.hits);
+        if let Some(item) = self.wrong {
+            book.wrong(first, now, asker.mix.items.key(item).bytes());
+        }
+        self.good += u64::from(!self.refused);
+        self.waiting.pop_front();
+        if asker.mix.verify && first.kind == Kind::Get {
+            let rest = u32::from(first.keys) - self.passed;
+            self.items.drain(..rest as usize);
+        }
+        self.forget();
+    }
+
+    /// Of the first request nothing is known.
+    fn forget(&mut self) {
+        (self.hits, self.passed, self.first, self.wrong, self.refused) = (0, 0, None, None, false);
+    }
+}
+
+fn out_of_turn(gets: bool) -> Trouble {
+    Trouble::OutOfTurn(if gets { "no answer to a get" } else { "no answer to a set" })
+}

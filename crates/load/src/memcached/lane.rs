@@ -1,0 +1,298 @@
+//! State shared by the connections of one lane: at which stage the run is, the connections, the schedule, and the account.
+//!
+//! Only tasks of one lane use it, and these never run at the same time, so the lock is never contended. It is needed since tasks may move to another thread
+//! with their lane.
+//!
+//! In an open loop requests are sent by whoever notices that they are due: the lane's main task at their moments, and a connection that has become free while
+//! requests waited for one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use super::asker::Asker;
+use super::book::Book;
+use super::common::Common;
+use super::conn::Conn;
+use super::outcome::{MemcachedCounts, Trouble};
+use crate::run::clock;
+use crate::run::moments::Moments;
+use crate::run::outcome::LaneOutcome;
+
+/// Most requests sent before the worker does its other work.
+pub(super) const BATCH: usize = 32;
+/// Requests in flight on a connection while items are stored before the run, and bytes that may wait to be written then.
+const FILLS: usize = 32;
+const FILL_BYTES: usize = 256 << 10;
+
+/// What connections do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// They are opened.
+    Opening,
+    /// They store items.
+    Filling,
+    /// They wait for the common start.
+    Waiting,
+    /// They ask as fast as answers come, until that moment.
+    Closed(u64),
+    /// They ask when it is due.
+    Open,
+    /// They ask for nothing more, and end when they have nothing in flight.
+    Ending,
+    /// They end.
+    Over,
+}
+
+/// One lane of a run.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) common: Arc<Common>,
+    pub(super) bucket: u16,
+    inner: Mutex<Inner>,
+}
+
+/// Its state.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) stage: Stage,
+    pub(super) book: Book,
+    pub(super) conns: Vec<Conn>,
+    asker: Asker,
+    depth: usize,
+    /// In an open loop: connections that have room for a request, in turn.
+    ready: VecDeque<u32>,
+    pub(super) schedule: Option<Moments>,
+    /// A request that is due waits for a connection.
+    pub(super) blocked: bool,
+    /// Tasks of connections that have not ended.
+    pub(super) live: usize,
+    /// Connections that stand, and those whose first attempt is over.
+    pub(super) standing: usize,
+    pub(super) tried: usize,
+    main: Option<Waker>,
+}
+
+impl Lane {
+    pub(super) fn new(common: Arc<Common>, bucket: u16) -> Self {
+        let config = &common.config;
+        let conns = common.connections[usize::from(bucket)] as usize;
+        let seed = config.seed ^ u64::from(bucket).rotate_left(40);
+        let asker = Asker::new(config.mix.clone(), seed, common.to_fill(bucket));
+        let inner = Inner {
+            stage: Stage::Opening,
+            book: Book::new(common.timeout),
+            conns: (0..conns).map(|_| Conn::default()).collect(),
+            asker,
+            depth: config.depth,
+            ready: VecDeque::with_capacity(conns),
+            schedule: None,
+            blocked: false,
+            live: 0,
+            standing: 0,
+            tried: 0,
+            main: None,
+        };
+        Self { common, bucket, inner: Mutex::new(inner) }
+    }
+
+    #[inline]
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on to a stage, and tells every connection.
+    pub(super) fn enter(&self, stage: Stage) {
+        let mut inner = self.inner();
+        inner.stage = stage;
+        for waker in inner.conns.iter().filter_map(|conn| conn.waker.as_ref()) {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Slow work: progress, and requests that have waited too long.
+    pub(super) fn tick(&self) {
+        let mut inner = self.inner();
+        let (now, standing) = (clock(), inner.standing as u64);
+        inner.book.tick(now, standing);
+        let progress = &self.common.progress[usize::from(self.bucket)];
+        progress.answers.store(inner.book.counts.answered, Ordering::Relaxed);
+        progress.filled.store(inner.book.counts.filled, Ordering::Relaxed);
+        let patience = self.common.timeout;
+        for conn in &mut inner.conns {
+            if conn.oldest().is_some_and(|sent| now.saturating_sub(sent) >= patience) {
+                conn.gives_up = true;
+                if let Some(waker) = &conn.waker {
+                    waker.wake_by_ref();
+                }
+            }
+        }
+    }
+
+    /// What it came to, if it began at `start` and asked for nothing new after `stopped`.
+    pub(super) fn outcome(&self, start: u64, stopped: u64) -> LaneOutcome<MemcachedCounts> {
+        let mut inner = self.inner();
+        let record = inner.book.finish(start, clock());
+        LaneOutcome { counts: inner.book.counts, record, span: (start, stopped), failure: None }
+    }
+}
+
+impl Inner {
+    /// Has the main task woken when something ends.
+    pub(super) fn wake_main(&mut self, waker: &Waker) {
+        self.main = Some(waker.clone());
+    }
+
+    /// Something ended that the main task may wait for.
+    pub(super) fn tell_main(&mut self) {
+        if let Some(main) = self.main.take() {
+            main.wake();
+        }
+    }
+
+    /// A connection stands.
+    pub(super) fn stands(&mut self, at: usize) {
+        self.standing += 1;
+        self.list(at);
+    }
+
+    /// A connection is no more.
+    pub(super) fn ends(&mut self, at: usize, trouble: Option<&Trouble>, now: u64) {
+        let Self { conns, book, .. } = self;
+        conns[at].end(trouble, book, now);
+        self.standing -= 1;
+        if self.book.fill_failed.is_some() {
+            self.tell_main();
+        }
+    }
+
+    /// Asks what the stage wants asked on a connection.
+    pub(super) fn ask(&mut self, at: usize, now: u64) {
+        match self.stage {
+            Stage::Closed(end) if now < end => {
+                let Self { conns, asker, book, depth, .. } = self;
+                while conns[at].in_flight() < *depth {
+                    conns[at].ask(asker, book, now, now);
+                }
+            }
+            Stage::Filling => {
+                let Self { conns, asker, .. } = self;
+                let conn = &mut conns[at];
+                while conn.in_flight() < FILLS && conn.to_write().len() < FILL_BYTES {
+                    if !conn.fill(asker, now) {
+                        break;
+                    }
+                }
+            }
+            Stage::Open => {
+                self.list(at);
+                if self.blocked {
+                    self.blocked = false;
+                    self.pump(now);
+                    if !self.blocked {
+                        self.tell_main();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes bytes that came on a connection.
+    pub(super) fn came(&mut self, at: usize, bytes: &[u8], now: u64) -> Result<(), Trouble> {
+        let Self { conns, asker, book, .. } = self;
+        book.read(now, bytes.len());
+        conns[at].came(bytes, asker, book, now)?;
+        let filled =
+            self.stage == Stage::Filling && self.asker.to_fill.is_empty() && self.conns[at].in_flight() == 0;
+        if filled || self.book.fill_failed.is_some() {
+            self.tell_main();
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left to be stored before the run.
+    pub(super) fn is_filled(&self) -> bool {
+        self.asker.to_fill.is_empty() && self.conns.iter().all(|conn| conn.in_flight() == 0)
+    }
+
+    /// Puts a connection that has room for a request behind the others that have.
+    fn list(&mut self, at: usize) {
+        let conn = &mut self.conns[at];
+        if self.stage == Stage::Open && !conn.listed && conn.stream.is_some() && conn.in_flight() < self.depth
+        {
+            conn.listed = true;
+            self.ready.push_back(at as u32);
+        }
+    }
+
+    /// All connections that stand have room.
+    pub(super) fn list_all(&mut self) {
+        for at in 0..self.conns.len() {
+            self.list(at);
+        }
+    }
+
+    /// The next connection that has room.
+    fn free(&mut self) -> Option<usize> {
+        loop {
+            let at = self.ready.pop_front()? as usize;
+            let conn = &mut self.conns[at];
+            conn.listed = false;
+            if conn.stream.is_some() && conn.in_flight() < self.depth {
+                return Some(at);
+            }
+        }
+    }
+
+    /// Open loop: sends what is due, at most a batch; whether that was all there is now.
+    pub(super) fn pump(&mut self, now: u64) -> bool {
+        let (mut touched, mut n) = ([0u32; BATCH], 0);
+        let mut sent = 0;
+        let all = loop {
+            let Some(due) = self.schedule.as_ref().and_then(Moments::peek).filter(|due| *due <= now) else {
+                break true;
+            };
+            if sent == BATCH {
+                break false;
+            }
+            let Some(at) = self.free() else {
+                self.blocked = true;
+                self.book.held_up(now);
+                break true;
+            };
+            if let Some(schedule) = &mut self.schedule {
+                schedule.advance();
+            }
+            let Self { conns, asker, book, .. } = self;
+            conns[at].ask(asker, book, due, now);
+            if !std::mem::replace(&mut conns[at].dirty, true) {
+                touched[n] = at as u32;
+                n += 1;
+            }
+            sent += 1;
+            self.list(at);
+        };
+        touched[..n].iter().for_each(|at| self.flush(*at as usize));
+        all
+    }
+
+    /// Writes what a connection has to write, from outside of its task; what does not go is left to that.
+    fn flush(&mut self, at: usize) {
+        let Self { conns, book, .. } = self;
+        let conn = &mut conns[at];
+        conn.dirty = false;
+        let Some(stream) = &conn.stream else { return };
+        let (bytes, mut n) = (conn.to_write(), 0);
+        if let Ok(Some(taken)) = stream.try_write(bytes) {
+            n = taken;
+        }
+        let rest = n < bytes.len();
+        conn.wrote(n);
+        book.wrote(clock(), n);
+        if rest && let Some(waker) = &conn.waker {
+            waker.wake_by_ref();
+        }
+    }
+}
