@@ -86,7 +86,9 @@ fn datagram(bytes: &[u8]) {
 
 /// What a server says of its lanes is refused or is a map, in which every key has a lane.
 fn lanes(bytes: &[u8]) {
-    let Ok(map) = std::str::from_utf8(bytes).map_err(drop).and_then(|text| text.parse::<LaneMap>().map_err(drop)) else {
+    let Ok(map) =
+        std::str::from_utf8(bytes).map_err(drop).and_then(|text| text.parse::<LaneMap>().map_err(drop))
+    else {
         return;
     };
     assert!(map.here < map.lanes && map.lane_of(bytes) < map.lanes);

@@ -175,6 +175,8 @@ impl Memcached {
         }
         let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
+        let (interrupted, failure) =
+            (outcome.interrupted, self.failure(&outcome.counts, outcome.interrupted));
         Ok(outcome.run(About {
             started: start.at,
             phases: timeline::shown(load.phases()),
@@ -185,8 +187,8 @@ impl Memcached {
             drops: drops::by_reason(&counted, &[("load", host)]),
             thresholds: self.outputs.thresholds(),
             slip_budget: self.slip_budget,
-            failures_count: !outcome.interrupted,
-            failure: self.failure(&outcome.counts, outcome.interrupted),
+            failures_count: !interrupted,
+            failure,
             ..about
         }))
     }
