@@ -9,8 +9,7 @@ use flowlane::{
     Endpoint, Host, Interface, Key, ListenOptions, PairConfig, Rss, Runtime, TcpListener, TcpStream, spawn,
 };
 use flowlane_load::memcached::{
-    Items, MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, MemcachedOutcome, Mix, Popularity, Protocol,
-    REQUESTS,
+    Items, MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, Mix, Popularity, Protocol, REQUESTS,
 };
 use flowlane_load::report::{About, Part, PoolAbout, Run};
 use flowlane_load::{ClientRange, Phase, Sources};
@@ -209,7 +208,9 @@ pub(super) fn config(keys: u64) -> MemcachedLoadConfig {
 
 /// A run and what came of it.
 pub(super) struct Ran {
-    pub(super) outcome: MemcachedOutcome,
+    counts: MemcachedCounts,
+    /// Why it ended early.
+    pub(super) failure: Option<String>,
     pub(super) report: Run,
     /// What our server counted.
     pub(super) server: Report,
@@ -218,7 +219,7 @@ pub(super) struct Ran {
 
 impl Ran {
     pub(super) fn counts(&self) -> MemcachedCounts {
-        self.outcome.counts
+        self.counts
     }
 
     /// Errors of a kind, in all of the run.
@@ -272,16 +273,16 @@ pub(super) fn run(far: Far, config: MemcachedLoadConfig) -> Ran {
     builder.pair((server, 0), (client, 0), PairConfig::default());
     let runtime = builder.start().unwrap();
     let outcome = load.wait(Duration::from_secs(1), |_| true);
+    let (c, failure) = (outcome.counts, outcome.failure.clone());
     let server = runtime.stop();
     let requests = REQUESTS.map(str::to_owned).to_vec();
     let pools = vec![PoolAbout { name: "all".into(), requests, ..PoolAbout::default() }];
     let report = outcome.run(About { pools, failures_count: true, ..About::default() });
-    let c = outcome.counts;
     assert_eq!(c.requests, c.answered + c.timed_out + c.lost, "every request ends once: {c:?}");
     assert_eq!(c.requests, c.gets + c.sets, "{c:?}");
     assert_eq!(c.keys, c.hits + c.misses, "{c:?}");
     assert_agree(&c, &report.total);
-    Ran { outcome, report, server, did }
+    Ran { counts: c, failure, report, server, did }
 }
 
 /// The report says what was counted.

@@ -131,7 +131,7 @@ fn what_cannot_be_filled_is_no_run() {
         (Far::Garbage, "no answer of memcached"),
     ] {
         let ran = one(far, |_| {});
-        let failure = ran.outcome.failure.clone().unwrap_or_default();
+        let failure = ran.failure.clone().unwrap_or_default();
         assert!(
             failure.starts_with("--fill: items cannot be stored") && failure.contains(words),
             "{far:?}: {failure}"
@@ -155,11 +155,7 @@ fn nobody_there_is_said_at_once() {
         config.target.port = 9;
         config.phases = vec![Phase::hold(Duration::from_secs(600))];
     });
-    assert!(
-        ran.outcome.failure.clone().unwrap().contains("nothing listens at 10.0.0.1:9"),
-        "{:?}",
-        ran.outcome.failure
-    );
+    assert!(ran.failure.clone().unwrap().contains("nothing listens at 10.0.0.1:9"), "{:?}", ran.failure);
     assert_eq!((ran.counts().connections_refused, ran.errors("refused")), (1, 1));
     assert!(begun.elapsed() < Duration::from_secs(15));
 }
