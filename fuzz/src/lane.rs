@@ -42,7 +42,7 @@ const MTU: u16 = 1500;
 pub enum Op {
     /// A frame: two bytes of length, then its bytes.
     Raw = 0,
-    /// One of the packets of [`packets`], by number; then changes as [`changed`] reads them, then checksums put right.
+    /// One of the packets of [`packets`], by number; then changes as `changed` reads them, then checksums put right.
     Packet = 1,
     /// The same, with whatever checksum the changes leave.
     Damaged = 2,

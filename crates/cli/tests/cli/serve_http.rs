@@ -5,6 +5,7 @@ use crate::shape;
 use flowlane_testnet::Program;
 use serde_json::Value;
 use shape::has_the_shape;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -35,10 +36,47 @@ fn bad_arguments() {
         ("--write-cert /tmp/x.pem", "--tls"),
         ("--dir /nowhere/at/all", "/nowhere/at/all"),
         ("--listen-buckets 99", "--listen-buckets"),
+        ("--unix-socket /tmp/h.sock", "--unix-socket"),
     ] {
         let said = refused(more);
         assert!(said.contains(word), "{more}: {said}");
     }
+}
+
+/// At a Unix socket: curl, which is somebody else's, and our own generator; the file goes at the end.
+#[test]
+fn at_a_path() {
+    let scratch = flowlane_testnet::Scratch::new("http-path");
+    let path = scratch.path("h.sock");
+    let flowlane = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(line.split_whitespace()).stdin(Stdio::null());
+        command
+    };
+    let line = format!("serve http --workers 2 --no-pin --json --unix-socket {path} --unix-mask 660");
+    let service = Program::ready(flowlane(&line), &format!("http on {path}"));
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
+    let mut asked = 100;
+    let load = format!("load http http://any.example/size/600 --unix-socket {path} -c 8 -n 100 -q --json");
+    let output = flowlane(&load).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["total"]["counts"]["codes"]["200"], 100, "{report}");
+    match Command::new("curl").args(["-s", "--unix-socket", &path, "http://any.example/size/5"]).output() {
+        Ok(output) => {
+            assert_eq!(output.stdout.len(), 5);
+            asked += 1;
+        }
+        Err(_) => flowlane_testnet::skipped("skipped, because there is no curl"),
+    }
+    let second = flowlane(&line).output().unwrap();
+    let said = String::from_utf8(second.stderr).unwrap();
+    assert_eq!((second.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains("another program is listening there"), "{said}");
+    let said = service.interrupt();
+    let summary = said.lines().find(|line| line.contains("http-summary")).unwrap_or_else(|| panic!("{said}"));
+    let summary: Value = serde_json::from_str(summary).unwrap();
+    assert_eq!(summary["requests"], asked, "{summary}");
+    assert!(!std::path::Path::new(&path).exists(), "its file is left");
 }
 
 /// A service over a TAP in a namespace of its own; `ask` is given a way to run curl beside it.

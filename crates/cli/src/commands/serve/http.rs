@@ -4,6 +4,7 @@ use super::Service;
 use super::opening::{self, Listening, Told};
 use super::plan::{self, Plan};
 use super::tls::TlsArguments;
+use super::unix_socket::{AtPath, UnixSocketArguments};
 use crate::stdout;
 use crate::units;
 use anyhow::bail;
@@ -29,6 +30,8 @@ pub(crate) struct HttpArguments {
     tcp: plan::TcpArguments,
     #[command(flatten)]
     tls: TlsArguments,
+    #[command(flatten, next_help_heading = "HTTP")]
+    unix: UnixSocketArguments,
     /// Do not offer HTTP/2.
     #[arg(long, help_heading = "HTTP")]
     no_http2: bool,
@@ -88,13 +91,14 @@ impl FromStr for Stalls {
 /// The web server of a plan.
 pub(super) struct Http {
     server: Server,
+    path: Option<AtPath>,
     json: bool,
     before: Counts,
 }
 
 /// The plan, and the server that belongs to it.
 pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
-    let a = arguments;
+    let mut a = arguments;
     if a.keepalive == Some(0) {
         bail!("--keepalive 0: a connection must carry at least one request");
     }
@@ -115,7 +119,9 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
             bail!("{name} 0: must be more than 0");
         }
     }
-    let plan = Plan::tcp(Service::Http, a.tcp)?;
+    a.tcp.without_port(a.unix.is_given());
+    let mut plan = Plan::tcp(Service::Http, a.tcp)?;
+    a.unix.apply(&mut plan)?;
     let alpn = if a.no_http2 { Alpn::Http1 } else { Alpn::Both };
     let tls = a.tls.build(&plan.addresses, alpn)?;
     let options = Options {
@@ -136,14 +142,16 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
         http2: !a.no_http2,
     };
     let server = Server::new(options, plan.rss.buckets.len())?;
-    let json = plan.json;
-    Ok((plan, Http { server, json, before: Counts::default() }))
+    let (json, path) = (plan.json, a.unix.listen()?);
+    Ok((plan, Http { server, path, json, before: Counts::default() }))
 }
 
 impl Http {
     /// The host that serves.
     pub(super) fn host(&self, plan: &Plan, told: Told) -> Host {
-        let (listening, server) = (Listening::of(plan, Server::listen_options()), self.server.clone());
+        let path = self.path.as_ref().map(|path| path.listener.clone());
+        let (listening, server) =
+            (Listening::of(plan, Server::listen_options()).at_path(path), self.server.clone());
         opening::host(
             plan,
             told,

@@ -19,6 +19,7 @@ mod show;
 mod tcp;
 mod tls;
 mod udp;
+mod unix_socket;
 
 use crate::exit::Missed;
 use crate::interrupt;

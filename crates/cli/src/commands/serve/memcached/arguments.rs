@@ -2,6 +2,7 @@
 
 use super::super::plan::TcpArguments;
 use super::super::tls::TlsArguments;
+use super::super::unix_socket::UnixSocketArguments;
 use crate::units;
 use anyhow::{anyhow, bail, ensure};
 use std::path::PathBuf;
@@ -13,7 +14,9 @@ use std::time::Duration;
 #[command(
     mut_arg("port", |arg| arg.short('p').default_value("11211")),
     mut_arg("workers", |arg| arg.short('t')),
-    mut_arg("addr", |arg| arg.short('l'))
+    mut_arg("addr", |arg| arg.short('l')),
+    mut_arg("unix_socket", |arg| arg.short('s')),
+    mut_arg("unix_mask", |arg| arg.short('a'))
 )]
 pub(crate) struct MemcachedArguments {
     #[command(flatten)]
@@ -36,12 +39,8 @@ pub(crate) struct MemcachedArguments {
     /// Serve datagrams on this UDP port as well; 0 for none. Whoever can reach it can have answers sent to others: see the page on serve memcached.
     #[arg(long, short = 'U', value_name = "PORT", default_value_t = 0, help_heading = "Memcached")]
     pub(super) udp_port: u16,
-    /// Serve at this path, a Unix socket, instead of TCP. With kernel sockets.
-    #[arg(long, short = 's', value_name = "PATH", help_heading = "Memcached")]
-    pub(super) unix_socket: Option<PathBuf>,
-    /// Who may use the Unix socket: its file's mode in octal digits.
-    #[arg(long, short = 'a', value_name = "MASK", default_value = "700", value_parser = mode, help_heading = "Memcached")]
-    pub(super) unix_mask: u32,
+    #[command(flatten, next_help_heading = "Memcached")]
+    pub(super) unix: UnixSocketArguments,
     #[command(flatten)]
     pub(super) tls: TlsArguments,
     /// Serve TLS with a certificate from files, as memcached: --cert and --cert-key, or -o ssl_chain_cert=FILE,ssl_key=FILE.
@@ -73,13 +72,6 @@ fn idle_time(text: &str) -> Result<Duration, String> {
     let seconds = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let text = if seconds { format!("{text}s") } else { text.to_owned() };
     units::duration(&text).map_err(|e| e.to_string())
-}
-
-/// Bits of a file's mode, in octal digits as memcached has them.
-fn mode(text: &str) -> Result<u32, String> {
-    let octal = !text.is_empty() && text.bytes().all(|b| (b'0'..=b'7').contains(&b));
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| octal && *mode <= 0o777);
-    mode.ok_or_else(|| "octal digits from 0 to 777 are needed, as 660".to_owned())
 }
 
 impl MemcachedArguments {
@@ -131,7 +123,7 @@ impl MemcachedArguments {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         ensure!(self.max_connections > 0, "--max-connections 0: must be at least 1");
         ensure!(
-            self.udp_port == 0 || self.unix_socket.is_none(),
+            self.udp_port == 0 || !self.unix.is_given(),
             "--udp-port {}: not with --unix-socket, which is instead of ports",
             self.udp_port
         );
@@ -152,10 +144,6 @@ mod tests {
         assert_eq!(item_size("4096"), Ok(4096));
         assert_eq!(idle_time("30"), Ok(Duration::from_secs(30)));
         assert_eq!(idle_time("200ms"), Ok(Duration::from_millis(200)));
-        assert_eq!((mode("700"), mode("0660"), mode("0")), (Ok(0o700), Ok(0o660), Ok(0)));
-        for bad in ["", "8", "-1", "+7", "1777", "7777777777777"] {
-            assert!(mode(bad).is_err(), "{bad}");
-        }
         for bad in ["", "x", "-1", "99999999999999999999"] {
             assert!(megabytes(bad).is_err() && item_size(bad).is_err() && idle_time(bad).is_err(), "{bad}");
         }

@@ -6,9 +6,9 @@ mod arguments;
 use super::Service;
 use super::opening::{self, Listening, Seen, Told};
 use super::plan::Plan;
+use super::unix_socket::AtPath;
 use crate::stdout;
 use anyhow::{Context, ensure};
-use flowlane::socket_file::SocketFile;
 use flowlane::stats::{Report, ServiceFigures};
 use flowlane::{Bind, Host, SocketError, Steer, TcpListener, TcpStream, UdpSocket};
 use flowlane_http::tls::{Alpn, ServerTls};
@@ -16,7 +16,6 @@ use flowlane_memcached::server::{Options, Server};
 use flowlane_sys::words::legible;
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +26,7 @@ pub(super) struct Memcached {
     server: Server,
     tls: Option<ServerTls>,
     udp_port: u16,
-    /// The Unix socket, and its file, which goes at the end.
-    path: Option<(Arc<UnixListener>, SocketFile)>,
+    path: Option<AtPath>,
     json: bool,
     before: Vec<ServiceFigures>,
 }
@@ -43,7 +41,7 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
     a.check()?;
     // One store for each worker: a request for another lane's key costs two messages.
     a.tcp.one_bucket_a_worker();
-    a.tcp.without_port(a.unix_socket.is_some() || a.udp_port > 0);
+    a.tcp.without_port(a.unix.is_given() || a.udp_port > 0);
     let mut plan = Plan::tcp(Service::Memcached, a.tcp)?;
     let lanes = plan.rss.buckets.len();
     let tls = a.tls.build(&plan.addresses, Alpn::Nothing)?;
@@ -54,12 +52,7 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
         a.udp_port
     );
     ensure!(a.udp_port == 0 || plan.listen.is_none(), "--udp-port: not with --listen-buckets");
-    if let Some(path) = &a.unix_socket {
-        ensure!(plan.link.is_kernel(), "--unix-socket: for kernel sockets; {} has addresses", plan.link);
-        ensure!(plan.addresses.is_empty(), "--addr: not with --unix-socket, which is instead of an address");
-        ensure!(plan.listen.is_none(), "--listen-buckets: not with --unix-socket");
-        (plan.path, plan.port) = (Some(path.clone()), 0);
-    }
+    a.unix.apply(&mut plan)?;
     plan.udp_port = Some(a.udp_port).filter(|port| *port > 0);
     let known = !plan.link.is_kernel() || plan.steer == Steer::Hash || lanes == 1;
     let options = Options {
@@ -72,7 +65,7 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
         address: plan.addresses.first().map(|address| address.address().to_string()),
         workers: plan.workers,
         udp_port: a.udp_port,
-        path: a.unix_socket.as_ref().map(|path| legible(&path.to_string_lossy())),
+        path: plan.path.as_ref().map(|path| legible(&path.to_string_lossy())),
         tls: plan.tls,
         steering: Some(plan.rss.clone()).filter(|_| known && plan.path.is_none()),
     };
@@ -85,13 +78,7 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
     if a.udp_port > 0 && !plan.bind().is_some_and(|ip| ip.is_loopback()) {
         plan.note = Some(plan.note.map_or(UDP_NOTE.to_owned(), |note| format!("{note}; {UDP_NOTE}")));
     }
-    // Last, so that nothing is left of a start that fails.
-    let path = a.unix_socket.map(|path| {
-        let opened = SocketFile::listen(&path, a.unix_mask);
-        let (listener, file) = opened.with_context(|| format!("--unix-socket {}", path.display()))?;
-        anyhow::Ok((Arc::new(listener), file))
-    });
-    let (json, path) = (plan.json, path.transpose()?);
+    let (json, path) = (plan.json, a.unix.listen()?);
     Ok((plan, Memcached { server, tls, udp_port: a.udp_port, path, json, before: Vec::new() }))
 }
 
@@ -101,7 +88,7 @@ const UDP_NOTE: &str = "UDP: answers are longer than requests, and go wherever t
 impl Memcached {
     /// The host that serves.
     pub(super) fn host(&self, plan: &Plan, told: Told) -> Host {
-        let path = self.path.as_ref().map(|(listener, _)| listener.clone());
+        let path = self.path.as_ref().map(|path| path.listener.clone());
         let tcp = plan.port > 0 || path.is_some();
         let listening = Listening::of(plan, Server::listen_options()).at_path(path);
         let (bind, udp_port) = (plan.bind(), self.udp_port);
