@@ -7,7 +7,7 @@ use flowlane_stack::rng::Rng;
 use flowlane_stack::tcp::AHEAD;
 use flowlane_sys::prefetch::{prefer_huge_pages, prefetch};
 
-use super::tcp::thread_time;
+use super::machine::thread_time;
 
 /// Cache lines of an object, which are those of a connection.
 const LINES: usize = 4;

@@ -19,8 +19,8 @@ use flowlane_stack::{Class, Connect, InterfaceConfig, Lane, LaneConfig, Route};
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
 
 use super::Common;
+use super::machine::thread_time;
 use super::table::Report;
-use super::tcp::thread_time;
 
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);

@@ -15,10 +15,10 @@ use flowlane_load::{ClientRange, FlowWish, flows};
 use hdrhistogram::Histogram;
 
 use super::Common;
+use super::GATEWAY;
 use super::answers::{self, ask, hold, reserve, serve};
-use super::many::resident;
+use super::machine::resident;
 use super::table::Report;
-use super::tcp::GATEWAY;
 
 const PORT: u16 = 7;
 /// Connections opened at once.

@@ -9,6 +9,7 @@ mod floods;
 mod hash;
 mod idle;
 mod kernel_fragments;
+mod machine;
 mod many;
 mod netisr;
 mod pool;
@@ -19,6 +20,7 @@ mod tcp;
 mod udp;
 
 use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -31,6 +33,9 @@ pub struct Bench {
     #[command(subcommand)]
     what: What,
 }
+
+/// The client host is a router to its clients' addresses: otherwise the server would ask for each of them by ARP.
+const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 
 #[derive(Debug, Args, Clone)]
 struct Common {

@@ -21,8 +21,8 @@ use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
 
 use super::Common;
 use super::cold::Cold;
+use super::machine::{resident, thread_time};
 use super::table::Report;
-use super::tcp::thread_time;
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const PORT: u16 = 80;
@@ -240,13 +240,6 @@ fn meta(out: &IpOutput) -> IpMeta {
         mtu: 1500,
         unicast: true,
     }
-}
-
-/// Resident memory of this process, bytes.
-pub(crate) fn resident() -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/statm")?;
-    let pages: u64 = status.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
-    Ok(pages * rustix::param::page_size() as u64)
 }
 
 /// Measures, and adds the rows.

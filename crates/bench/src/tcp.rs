@@ -8,7 +8,7 @@
 //! The cost of many connections is measured without links and tasks ([`super::many`]).
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener as KernelListener, TcpStream as KernelStream};
+use std::net::{TcpListener as KernelListener, TcpStream as KernelStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,15 +21,12 @@ use flowlane_load::Phase;
 use flowlane_load::tcp::{Mode, Sources, TcpProgress, service};
 use flowlane_load::{ClientRange, FlowWish, TcpLoad, TcpLoadConfig, TcpOutcome, flows};
 
-use rustix::time::ClockId;
-
+use super::machine::{process_time, thread_time};
 use super::table::Report;
-use super::{Common, floods, idle, many};
+use super::{Common, GATEWAY, floods, idle, many};
 use flowlane::metrics::drops;
 
 const PORT: u16 = 7;
-/// The client host is a router to its clients' addresses: otherwise the server would ask for each of them by ARP.
-pub(crate) const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 /// Bytes of one write.
 const CHUNK: usize = 1 << 16;
 /// Bytes of a request and of its answer.
@@ -104,7 +101,7 @@ impl Seen {
         // Lanes report their progress every 50 ms.
         if progress != known && progress.answers > 0 {
             let place = if self.first.is_none() { &mut self.first } else { &mut self.last };
-            *place = Some((progress, cpu_time(ClockId::ProcessCPUTime)));
+            *place = Some((progress, process_time()));
         }
     }
 
@@ -228,16 +225,6 @@ fn connections(common: &Common, options: &Options) -> anyhow::Result<f64> {
         duration: common.round(),
     };
     Ok(rate(wanted, |p| p.answers)? / 1e3)
-}
-
-/// Processor time of this thread or process, seconds.
-fn cpu_time(clock: ClockId) -> f64 {
-    let t = rustix::time::clock_gettime(clock);
-    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
-}
-
-pub(crate) fn thread_time() -> f64 {
-    cpu_time(ClockId::ThreadCPUTime)
 }
 
 /// The kernel's throughput over loopback, Gbit per second of processor time of both ends.

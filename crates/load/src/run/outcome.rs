@@ -144,7 +144,8 @@ impl<C> Outcome<C> {
     /// The totals over all lanes, as in a report. It takes the records.
     #[must_use]
     pub fn take_total(&mut self) -> Part {
-        join(About::default(), std::mem::take(&mut self.records)).total
+        let (elapsed, measured) = (self.elapsed, self.measured);
+        join(About { elapsed, measured, ..About::default() }, std::mem::take(&mut self.records)).total
     }
 }
 

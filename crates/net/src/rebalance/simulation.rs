@@ -123,7 +123,11 @@ fn skewed_loads_are_even_after_ten_rounds() {
             assert!(machine.ratio() / least <= 1.1, "{workers} workers, seed {seed}: {}", machine.ratio());
             if seed % 5 == 0 {
                 let moved = machine.play(&mut policy, 1000);
-                assert!(machine.ratio() / least <= 1.1, "{workers} workers, seed {seed}: {}", machine.ratio());
+                assert!(
+                    machine.ratio() / least <= 1.1,
+                    "{workers} workers, seed {seed}: {}",
+                    machine.ratio()
+                );
                 assert!(moved <= lanes / 4, "{workers} workers, seed {seed}: {moved} moves of the same load");
             }
         }
