@@ -268,7 +268,6 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ("sys", "frame", &["memory", "pool", "shared"]),
     ("sys", "xdp", &["held", "socket"]),
     ("c", "packetdrill", &["data", "entry", "wait"]),
-    ("cli", "commands::bench", &["cold", "floods", "idle", "many", "tcp"]),
     ("conformance", "", &["calls", "fast_open"]),
     ("conformance", "", &["descriptor", "errqueue", "queue", "world"]),
 ];
