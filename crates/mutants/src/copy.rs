@@ -196,7 +196,9 @@ fn copy(
     if let Some(directory) = to.parent() {
         fs::create_dir_all(directory).map_err(at)?;
     }
-    fs::write(&to, bytes).map_err(at)
+    fs::write(&to, bytes).map_err(at)?;
+    // A test may run a script.
+    fs::set_permissions(&to, fs::metadata(&from).map_err(at)?.permissions()).map_err(at)
 }
 
 /// Files that an earlier copy left and that are no longer in the workspace.
