@@ -14,6 +14,7 @@ pub mod flows;
 pub(crate) mod gate;
 pub(crate) mod moments;
 pub mod outcome;
+pub mod part;
 pub(crate) mod shares;
 pub mod timeline;
 pub(crate) mod wait;

@@ -1,5 +1,7 @@
 //! `flowlane load`: traffic from many clients on any link, with latencies that count from the intended send time.
 
+#[cfg(feature = "agents")]
+mod agents;
 mod compare;
 mod find;
 mod home;
@@ -38,6 +40,8 @@ pub(crate) enum Load {
     Tcp(Box<tcp::Tcp>),
     /// Send gets and sets to a memcached, and verify the values.
     Memcached(Box<memcached::Memcached>),
+    #[cfg(feature = "agents")]
+    Agent(Box<agents::Agent>),
     Compare(compare::Compare),
 }
 
@@ -46,6 +50,8 @@ impl Load {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Http(http) => http.run(),
+            #[cfg(feature = "agents")]
+            Self::Agent(agent) => agent.run(),
             Self::Udp(mut udp) => udp.run(),
             Self::Tcp(mut tcp) => tcp.run(),
             Self::Memcached(mut memcached) => memcached.run(),

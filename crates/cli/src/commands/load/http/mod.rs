@@ -3,6 +3,8 @@
 //! Arguments or a scenario file become a plan ([`plan`]), which is checked before a link is opened; an error is one line. Kernel
 //! sockets are used unless a link is named ([`place`]).
 
+#[cfg(feature = "agents")]
+mod part;
 mod pair;
 mod place;
 mod plan;
@@ -64,11 +66,18 @@ pub(crate) struct Http {
     place: Place,
     #[command(flatten)]
     outputs: Outputs,
+    #[cfg(feature = "agents")]
+    #[command(flatten)]
+    crew: super::agents::CrewOptions,
 }
 
 impl Http {
     /// Runs the load.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        #[cfg(feature = "agents")]
+        if self.crew.is_wanted() {
+            return self.run_by_agents();
+        }
         let (mut plan, said) = self.plan()?;
         let rss = self.place.rss()?;
         let home = (self.place.link != LinkKind::Kernel).then(|| rss.clone());
@@ -110,7 +119,8 @@ impl Http {
     ) -> anyhow::Result<Run> {
         let slack = self.asked.slack.unwrap_or_default();
         let (mut watch, snapshots) = watch.unzip();
-        let options = HttpOptions { lanes: rss.buckets.len(), exact: self.asked.exact, slack, snapshots };
+        let lanes = rss.buckets.len();
+        let options = HttpOptions { lanes, exact: self.asked.exact, slack, snapshots, part: None };
         let load = HttpLoad::new(plan.clone(), options)?;
         let before = Usage::now();
         let (started, begun) = (SystemTime::now(), Instant::now());
