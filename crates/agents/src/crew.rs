@@ -26,6 +26,8 @@ const SAMPLES: usize = 12;
 const COMPARING: Duration = Duration::from_secs(3);
 /// How long before the start agents are told of it, besides what the longest round trip takes.
 const AHEAD: Duration = Duration::from_millis(400);
+/// How long an agent may look at a load before it says whether it can make it: names are resolved, and no connection is opened.
+const PREPARING: Duration = Duration::from_secs(30);
 /// How long a run that was stopped may take to end.
 const ENDING: Duration = Duration::from_secs(30);
 /// Most bytes of an agent's results.
@@ -148,6 +150,8 @@ pub struct Crew {
     plan: Plan,
     /// In the order in which they have their parts.
     pub members: Vec<Member>,
+    /// Since when it is.
+    begun: Instant,
     /// Since when all are ready.
     ready: Option<Instant>,
     /// The moment of the start, and the time on our clock.
@@ -162,7 +166,7 @@ impl Crew {
     #[must_use]
     pub fn new(plan: Plan, agents: Vec<Here>, now: Instant) -> Self {
         let members = agents.into_iter().map(|here| Member::new(here, now)).collect();
-        Self { plan, members, ready: None, start: None, stop: None, failed: false }
+        Self { plan, members, begun: now, ready: None, start: None, stop: None, failed: false }
     }
 
     /// When the run started, or will.
@@ -242,6 +246,13 @@ impl Crew {
             let silent = now.saturating_duration_since(self.members[i].heard);
             if !self.members[i].over && silent > patience {
                 self.lose(i, format!("has not answered for {:.1} s", silent.as_secs_f64()), now);
+            }
+        }
+        if now.saturating_duration_since(self.begun) > PREPARING {
+            for i in 0..self.members.len() {
+                if matches!(self.members[i].state, None | Some(State::Preparing)) {
+                    self.lose(i, "has not said whether it can make the load".into(), now);
+                }
             }
         }
         let deadline = match (&self.stop, self.start) {

@@ -184,6 +184,8 @@ impl Bus {
                 let _ = client.flush().await;
                 let said = subscribed.as_ref().map(|_| ()).map_err(ToString::to_string);
                 let _ = ready.send(said);
+                // Whoever waits for all of them waits until nobody can say anything any more.
+                drop(ready);
                 let Ok(mut questions) = subscribed else { return };
                 while let Some(question) = next(&mut questions).await {
                     let received = clock.now();

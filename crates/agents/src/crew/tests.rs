@@ -195,6 +195,15 @@ fn a_run_that_is_stopped_ends_with_what_it_has() {
 }
 
 #[test]
+fn one_that_never_says_whether_it_can_is_not_waited_for() {
+    let mut lab = Lab::new(Loss::GoOn);
+    lab.works[1] = false;
+    lab.run(40_000 * MS, |_| {});
+    assert!(lab.crew.is_over() && lab.crew.has_failed());
+    assert!(lab.crew.members[1].fault.as_deref().is_some_and(|f| f.contains("whether it can")));
+}
+
+#[test]
 fn one_that_never_ends_is_not_waited_for() {
     let mut lab = Lab::new(Loss::Fail);
     lab.run(60_000 * MS, |lab| lab.works[0] &= lab.crew.start().is_none());
