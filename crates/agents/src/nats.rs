@@ -73,7 +73,7 @@ impl Bus {
     pub fn connect(server: &Server, name: &str) -> Result<Self, NoBus> {
         let options = options(server, name)?;
         let bad = |why: String| NoBus(format!("{}: {why}", without_password(&server.url)));
-        let urls: Vec<String> = server.url.split(',').map(|url| url.trim().to_owned()).collect();
+        let urls: Vec<String> = server.url.split(',').map(|url| without_password(url.trim())).collect();
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|e| bad(format!("no runtime: {e}")))?;
         let (handle, (end, ends)) = (runtime.handle().clone(), oneshot::channel());
@@ -155,15 +155,6 @@ impl Bus {
         });
     }
 
-    /// Publishes without an answer.
-    pub fn tell(&self, subject: String, message: Vec<u8>) {
-        let client = self.client.clone();
-        self.handle.spawn(async move {
-            // Nobody may be there.
-            let _ = client.publish(subject, message.into()).await;
-        });
-    }
-
     /// Answers what comes to these subjects until the bus is dropped: `answer` is given a message and when it came.
     ///
     /// # Errors
@@ -230,6 +221,11 @@ fn options(server: &Server, name: &str) -> Result<ConnectOptions, NoBus> {
             AGAIN.0.saturating_mul(u32::try_from(attempts).unwrap_or(u32::MAX)).min(AGAIN.1)
         })
         .event_callback(|_| async {});
+    options = match login(&server.url) {
+        Some((user, Some(password))) => options.user_and_password(user, password),
+        Some((token, None)) => options.token(token),
+        None => options,
+    };
     if let Some(path) = &server.credentials {
         let bad = |e| NoBus(format!("{}: {e}", path.display()));
         options = options.credentials(&read(path)?).map_err(bad)?;
@@ -250,6 +246,16 @@ fn options(server: &Server, name: &str) -> Result<ConnectOptions, NoBus> {
         options = options.add_client_certificate(cert.clone(), key.clone()).require_tls(true);
     }
     Ok(options)
+}
+
+/// Who logs in by these URLs, which are of one cluster: a user with a password, or a token.
+fn login(urls: &str) -> Option<(String, Option<String>)> {
+    let before = urls.split(',').find_map(|url| url.trim().rsplit_once('@'))?.0;
+    let login = before.split_once("://").map_or(before, |(_, login)| login);
+    Some(match login.split_once(':') {
+        Some((user, password)) => (user.to_owned(), Some(password.to_owned())),
+        None => (login.to_owned(), None),
+    })
 }
 
 /// URLs as they may be shown: without what stands before an @.
@@ -278,6 +284,10 @@ mod tests {
         ] {
             assert_eq!(without_password(url), shown);
         }
+        let password = |text: &str| Some(text.to_owned());
+        assert_eq!(login("nats://a,nats://me:p@ss@b:4222"), Some(("me".into(), password("p@ss"))));
+        assert_eq!(login("tls://token@b"), Some(("token".into(), None)));
+        assert_eq!(login("nats://a:4222"), None);
     }
 
     #[test]

@@ -25,6 +25,8 @@ const ROLL_CALL: Duration = Duration::from_millis(1000);
 const AGAIN: Duration = Duration::from_millis(500);
 /// Between two looks at the display and at ^C.
 const EVERY: Duration = Duration::from_millis(100);
+/// How long an agent that does not answer is waited for at the end.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// What a run may take besides its schedule and its answers.
 const SPARE: Duration = Duration::from_secs(60);
 
@@ -148,7 +150,9 @@ impl Group<'_> {
         free.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         match self.number {
             Some(number) if free.len() < number => {
-                bail!("--agents {group}:{number}: {} of {number} agents are free within {:?}: {}{busy}", free.len(), self.options.agent_wait, names(&free))
+                let (count, wait) = (free.len(), self.options.agent_wait);
+                let free = if free.is_empty() { String::new() } else { format!(": {}", names(&free)) };
+                bail!("--agents {group}:{number}: {count} of {number} agents are free within {wait:?}{free}{busy}")
             }
             None if free.is_empty() => bail!("--agents {group}: no agent is free{busy}"),
             number => {
@@ -193,12 +197,7 @@ impl Conductor<'_> {
         if let Some((watch, _)) = self.watch.take() {
             watch.end();
         }
-        let farewell = write(&self.crew.farewell(), &[]);
-        for member in &self.crew.members {
-            if let Some(subject) = self.group.name.agent(&member.here.id) {
-                self.group.bus.tell(subject, farewell.clone());
-            }
-        }
+        self.farewell();
         let started = self.crew.start().map_or(started, |moment| started + moment.saturating_duration_since(begun));
         let all = self.crew.lanes();
         Ok(Conducted {
@@ -209,6 +208,19 @@ impl Conductor<'_> {
             summaries: self.crew.members.iter().filter_map(|m| m.results.as_ref().map(|(s, _)| s.clone())).collect(),
             agents: self.crew.members.iter_mut().map(|member| agent(member, all)).collect(),
         })
+    }
+
+    /// Tells all agents that they are free, and waits a moment until they have heard it.
+    fn farewell(&self) {
+        let (to, answers) = mpsc::channel();
+        for member in &self.crew.members {
+            if let Some(subject) = self.group.name.agent(&member.here.id) {
+                let question = write(&self.crew.farewell(), &[]);
+                self.group.bus.ask(subject, question, FAREWELL, self.clock, ((), to.clone()));
+            }
+        }
+        drop(to);
+        answers.iter().for_each(drop);
     }
 
     /// Asks what is to be asked now.

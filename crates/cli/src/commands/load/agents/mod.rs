@@ -122,8 +122,9 @@ impl CrewOptions {
         self.agents.is_some()
     }
 
-    /// Refuses what means nothing.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
+    /// Refuses what means nothing, and options that agents of this load do not take.
+    pub(super) fn check(&self, load: &str) -> anyhow::Result<()> {
+        closed::to_send(load, 0)?;
         let second = Duration::from_secs(1);
         ensure!(
             (second..=600 * second).contains(&self.agent_timeout),

@@ -16,7 +16,7 @@ use crate::{drops, steering};
 impl Http {
     /// Has agents make the run.
     pub(super) fn run_by_agents(&self) -> anyhow::Result<()> {
-        self.crew.check()?;
+        self.crew.check("http")?;
         ensure!(self.find.find_rate.is_none(), "--find-rate: not with --agents");
         ensure!(self.scenario.is_none(), "--scenario: not with --agents");
         let (plan, said) = self.plan()?;
