@@ -102,7 +102,9 @@ impl Lab {
                     let (answer, behind) = self.desks[i].answer(read, self.now, received, &clock);
                     // Time stands still while it answers.
                     let answer = match answer {
-                        Answer::Status { state, .. } => Answer::Status { received, answered: received, state },
+                        Answer::Status { state, .. } => {
+                            Answer::Status { received, answered: received, state }
+                        }
                         other => other,
                     };
                     write(&answer, &behind)
@@ -192,7 +194,12 @@ fn a_run_that_is_stopped_ends_with_what_it_has() {
         }
     });
     assert!(lab.crew.is_over() && !lab.crew.has_failed());
-    assert!(lab.crew.members.iter().all(|m| m.fault.is_none() && m.results.as_ref().is_some_and(|r| r.0.interrupted)));
+    assert!(
+        lab.crew
+            .members
+            .iter()
+            .all(|m| m.fault.is_none() && m.results.as_ref().is_some_and(|r| r.0.interrupted))
+    );
     // Before there is anything.
     let mut lab = Lab::new(Loss::Fail);
     lab.crew.stop("^C", lab.now);

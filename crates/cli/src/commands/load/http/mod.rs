@@ -3,9 +3,9 @@
 //! Arguments or a scenario file become a plan ([`plan`]), which is checked before a link is opened; an error is one line. Kernel
 //! sockets are used unless a link is named ([`place`]).
 
+mod pair;
 #[cfg(feature = "agents")]
 mod part;
-mod pair;
 mod place;
 mod plan;
 mod via;

@@ -51,7 +51,8 @@ impl Http {
         let (mut plan, _) = self.plan()?;
         let rss = self.place.rss()?;
         self.place.keep_reachable(&mut plan);
-        let targets: Vec<_> = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| t.addresses.clone()).collect();
+        let targets: Vec<_> =
+            plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| t.addresses.clone()).collect();
         errand.admits(&targets)?;
         let lanes = rss.buckets.len();
         let part = errand.dealt(lanes)?;
