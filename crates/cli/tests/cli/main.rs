@@ -46,6 +46,7 @@ mod switch;
 mod top;
 mod trace;
 mod tune;
+mod tutorials;
 mod views;
 mod watching;
 mod web;
