@@ -1,6 +1,7 @@
 //! `flowlane load memcached`: what it refuses, what it says of servers that are not there, and runs against our own server and Debian's, whose counts must be its own.
 
 use crate::load_schema;
+use crate::wire::Wire;
 
 use flowlane_testnet::Program;
 use serde_json::Value;
@@ -134,6 +135,36 @@ fn runs_agree_with_debians_memcached() {
     child.kill().unwrap();
     child.wait().unwrap();
     agreed.unwrap();
+}
+
+/// Over links of ours, to Debian's memcached on the kernel's sockets behind them: every item is found, and is the one that was stored.
+#[test]
+fn runs_over_links_of_ours() {
+    for (link, tag) in [("af-xdp", "mx"), ("af-packet", "mp"), ("tap", "mt")] {
+        let Some(wire) = Wire::new(link, tag) else { return };
+        let mut memcached = wire.namespace.command("memcached");
+        memcached.args(["-u", "nobody", "-l", "10.11.2.2", "-U", "0", "-t", "2", "-p", "11211"]);
+        let Ok(mut child) = memcached.stdin(Stdio::null()).stderr(Stdio::null()).spawn() else {
+            return flowlane_testnet::skipped("skipped, because there is no memcached");
+        };
+        let there = || wire.namespace.run(|| TcpStream::connect("10.11.2.2:11211").is_ok()).unwrap();
+        flowlane_testnet::eventually("memcached listens", || {
+            assert_eq!(child.try_wait().unwrap(), None, "there is no memcached, or it ends");
+            there()
+        });
+        let run = || {
+            let options = "-c 4 -d 300ms --keys 1000 -V 1..3000 --fill --verify --depth 4";
+            let report = wire.load("memcached", &format!("10.11.2.2 {options}"));
+            let of = |name| count(&report, name);
+            assert_eq!((of("failed"), of("misses"), of("filled")), (0, 0, 1000), "{link}: {report}");
+            assert_eq!((of("answered"), of("stored")), (of("sent"), of("sets")), "{link}: {report}");
+            assert!(of("hits") > 20 && of("sets") > 0, "{link}: {report}");
+        };
+        let went = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        went.unwrap();
+    }
 }
 
 #[test]

@@ -51,4 +51,5 @@ mod views;
 mod watching;
 mod web;
 mod width;
+mod wire;
 mod zones;
