@@ -6,6 +6,7 @@ mod capabilities;
 mod check;
 mod compare;
 mod demo;
+mod doctor;
 mod ends;
 mod epair;
 #[path = "../../../load/tests/load/report/fixture.rs"]

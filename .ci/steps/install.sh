@@ -1,0 +1,136 @@
+#!/bin/bash
+# The packages, in roots of their own: built, installed in a small Debian, used, and removed without a trace; rpm likewise; the command alone in an empty root.
+#
+# mmdebstrap makes the roots, from the packages that apt has here. The release build of the command takes most of the time, so this runs only by
+# name: .ci/run install. CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 takes less. cargo-deb and cargo-generate-rpm are
+# installed below the target directory.
+
+is_root || skip "a root of its own takes root to enter"
+have_packages mmdebstrap=mmdebstrap || skip "there is no mmdebstrap (Debian: mmdebstrap)"
+codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
+[ -n "$codename" ] || skip "this is no Debian whose packages could be had"
+unshare --mount --pid --net --fork true 2>/dev/null || skip "no mount, process and network namespaces are to be had here"
+
+tools=$CI_TARGET/tools
+export PATH=$tools/bin:$PATH
+for tool in cargo-deb@3.8.0 cargo-generate-rpm@0.21.1; do
+    command -v "${tool%@*}" >/dev/null ||
+        retry cargo install --quiet --locked --root "$tools" --target-dir "$tools/target" "$tool" ||
+        skip "${tool%@*} is not to be had"
+done
+
+echo "== the command and its packages"
+contrib/release/build x86_64 static
+contrib/release/packages x86_64
+dist=$CI_TARGET/dist
+
+root=$(mktemp -d "$CI_TARGET/root.XXXXXX")
+# The mounts are gone with their namespace.
+trap 'rm -rf "$root"' EXIT
+sources=(/etc/apt/sources.list.d/*.sources /etc/apt/sources.list)
+for file in "${sources[@]}"; do [ -s "$file" ] && break; done
+
+# make NAME PACKAGES: a root with these packages.
+make() {
+    retry mmdebstrap --quiet --mode=root --variant=minbase ${2:+--include="$2"} "$codename" "$root/$1.tar" "$file" >"$CI_TARGET/ci-install.log" 2>&1 ||
+        { tail -20 "$CI_TARGET/ci-install.log"; skip "Debian's packages are not to be had"; }
+    mkdir "$root/$1"
+    tar -xf "$root/$1.tar" -C "$root/$1" --exclude=./dev
+    mkdir -p "$root/$1/dev"
+    rm "$root/$1.tar"
+}
+
+# enter NAME SCRIPT: runs a script in it, without a network.
+enter() {
+    cat >"$root/enter" <<END
+set -eu
+mount --make-rprivate /
+mount --bind "$root/$1" "$root/$1"
+mkdir -p "$root/$1/proc" "$root/$1/sys" "$root/$1/dev" "$root/$1/tmp"
+mount -t proc proc "$root/$1/proc"
+mount -t sysfs sysfs "$root/$1/sys"
+mount --rbind /dev "$root/$1/dev"
+mount -t tmpfs none "$root/$1/tmp"
+# Loopback is what a container has at least.
+ip link set lo up
+cp -r "$root/given/." "$root/$1/tmp/"
+exec chroot "$root/$1" $2
+END
+    unshare --mount --pid --net --fork --kill-child env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash "$root/enter"
+}
+
+mkdir "$root/given"
+cp "$dist/flowlane_amd64.deb" "$dist/flowlane.x86_64.rpm" "$root/given/"
+# What both roots have done with the command once it is installed.
+cat >"$root/given/use" <<'END'
+set -eu
+flowlane --version
+test -s /usr/share/man/man1/flowlane-serve-http.1.gz
+gzip -dc /usr/share/man/man1/flowlane.1.gz | grep -q '^\.SH NAME'
+bash -n /usr/share/bash-completion/completions/flowlane
+test -s /usr/lib/systemd/system/flowlane-serve@.service
+flowlane demo >/dev/null
+flowlane doctor serve http load http
+flowlane doctor >/dev/null
+mkdir -p /etc/flowlane/serve
+printf 'service = "http"\nport = 8080\n' >/etc/flowlane/serve/web.toml
+flowlane serve --config /etc/flowlane/serve/web.toml --workers 1 2>/tmp/said &
+server=$!
+# It says that it is ready.
+for i in $(seq 600); do grep -q ' workers ' /tmp/said && break; kill -0 $server; sleep 0.1; done
+flowlane load http http://localhost:8080/size/600 -c 4 -r 200 -d 1s --fail 'errors > 0' >/tmp/report
+grep -q requests /tmp/report
+kill $server
+wait $server
+rm /etc/flowlane/serve/web.toml
+if flowlane serve --config /nowhere.toml 2>/tmp/said; then exit 1; fi
+grep -q '/nowhere.toml' /tmp/said
+END
+# Files of a root but those that any installation changes: lists and caches of the package managers themselves.
+cat >"$root/given/files" <<'END'
+cd /
+find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp \) -prune -o -print |
+    grep -vE '^\./var/(lib/(dpkg|rpm)|log|cache)(/|$)|^\./etc/\.pwd\.lock$|^\./(root|usr/lib/sysimage)/?\.rpmdb' | sort
+test ! -f /etc/passwd || md5sum /etc/passwd /etc/group
+END
+cat >"$root/given/deb" <<'END'
+set -eu
+sh /tmp/files >/tmp/before
+dpkg -i /tmp/flowlane_amd64.deb
+systemd-sysusers --version >/dev/null 2>&1 && grep -q ^flowlane: /etc/passwd
+sh /tmp/use
+dpkg --purge flowlane
+sh /tmp/files >/tmp/after
+diff /tmp/before /tmp/after
+! dpkg -s flowlane 2>/dev/null
+END
+cat >"$root/given/rpm" <<'END'
+set -eu
+rpm --initdb
+sh /tmp/files >/tmp/before
+rpm -i /tmp/flowlane.x86_64.rpm
+rpm -q flowlane
+sh /tmp/use
+rpm -e flowlane
+sh /tmp/files >/tmp/after
+diff /tmp/before /tmp/after
+! rpm -q flowlane
+END
+
+echo "== Debian $codename: dpkg"
+make debian systemd
+enter debian "bash /tmp/deb"
+rm -rf "$root/debian"
+
+echo "== rpm"
+make rpm rpm
+enter rpm "bash /tmp/rpm"
+rm -rf "$root/rpm"
+
+echo "== the command alone, as in a container from scratch"
+mkdir -p "$root/empty/usr/bin"
+cp "$CI_TARGET/x86_64-unknown-linux-gnu/release/package/flowlane" "$root/empty/usr/bin/"
+enter empty "/usr/bin/flowlane --version"
+enter empty "/usr/bin/flowlane demo" >/dev/null
+enter empty "/usr/bin/flowlane doctor serve http"
+echo "removed without a trace"
