@@ -36,6 +36,8 @@ pub(crate) fn option() -> Arg {
         .value_name("FILE")
         .value_hint(clap::ValueHint::FilePath)
         .global(true)
+        .hide_short_help(true)
+        .display_order(999)
         .help("Take the service and its options from this file of TOML: service = \"http\", and options by their names")
 }
 
@@ -136,20 +138,21 @@ fn service_of(
 ) -> anyhow::Result<String> {
     let key = entries.keys().find(|key| key.get_ref() == SERVICE).cloned();
     let said = key.and_then(|key| entries.remove_entry(&key));
-    let names =
-        || serve.get_subcommands().map(Command::get_name).filter(|name| *name != "help").collect::<Vec<_>>();
+    let mut names: Vec<&str> =
+        serve.get_subcommands().map(Command::get_name).filter(|name| *name != "help").collect();
+    names.sort_unstable();
     let Some((key, value)) = said else {
         let named = named.map(str::to_owned);
         return named.with_context(|| {
-            format!("it does not say which service: service = \"http\"; or {}", names().join(", "))
+            format!("it does not say which service: service = \"http\"; or {}", names.join(", "))
         });
     };
     let line = line_of(text, key.span().start);
     let Value::String(service) = value.get_ref() else {
         bail!("line {line}: {SERVICE} is a name in quotes: service = \"http\"")
     };
-    if !names().contains(&service.as_str()) {
-        bail!("line {line}: there is no service '{service}': {}", names().join(", "));
+    if !names.contains(&service.as_str()) {
+        bail!("line {line}: there is no service '{service}': {}", names.join(", "));
     }
     if let Some(named) = named.filter(|named| named != service) {
         bail!("line {line}: it is for '{service}', and not for '{named}'");
@@ -312,12 +315,12 @@ mod tests {
             (
                 "port = 1",
                 "flowlane serve --config FILE",
-                "FILE: it does not say which service: service = \"http\"; or udp-echo",
+                "FILE: it does not say which service: service = \"http\"; or http, memcached, relay",
             ),
             (
                 "service = \"htp\"",
                 "flowlane serve --config FILE",
-                "FILE: line 1: there is no service 'htp': udp-echo",
+                "FILE: line 1: there is no service 'htp': http, memcached",
             ),
             ("service = 1", "flowlane serve --config FILE", "FILE: line 1: service is a name in quotes"),
             (

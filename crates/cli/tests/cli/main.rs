@@ -40,6 +40,7 @@ mod schema;
 mod serve;
 mod serve_http;
 mod serve_memcached;
+mod service_file;
 mod shape;
 mod sharing;
 mod stat;

@@ -335,7 +335,7 @@ fn card(card: &CardFacts) -> Vec<Line> {
     let mend = if card.up == Some(false) { format!("sudo ip link set {name} up") } else { String::new() };
     let state = if card.up == Some(false) { State::Note } else { State::Fine };
     let mut lines = vec![line(GROUP, name, state, what, mend)];
-    if let Some(xdp) = &card.xdp {
+    if let Some(xdp) = card.xdp.as_ref().filter(|_| card.up != Some(false)) {
         lines.push(line(
             GROUP,
             name,

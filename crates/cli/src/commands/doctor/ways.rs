@@ -292,12 +292,12 @@ mod tests {
             }
         }
         let mut missing = Vec::new();
-        every(&crate::command(), "", &mut missing);
+        let root = crate::command();
+        every(&root, "", &mut missing);
         assert!(missing.is_empty(), "{missing:?}");
         for way in WAYS {
             for of in way.of {
-                let found =
-                    of.split(' ').try_fold(&crate::command(), |command, word| command.find_subcommand(word));
+                let found = of.split(' ').try_fold(&root, |command, word| command.find_subcommand(word));
                 assert!(found.is_some(), "'{of}' is no command");
             }
         }
