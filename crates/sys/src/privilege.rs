@@ -84,8 +84,7 @@ pub fn name(capability: u32) -> Option<&'static str> {
 }
 
 /// The names of those of `needed` that this thread does not have. `CAP_SYS_ADMIN` stands for `CAP_BPF`, as it does in the kernel.
-#[must_use]
-pub fn lacking(needed: &[u32]) -> Vec<&'static str> {
+pub(crate) fn lacking(needed: &[u32]) -> Vec<&'static str> {
     let had = |n: u32| has(n) || n == CAP_BPF && has(CAP_SYS_ADMIN);
     needed.iter().filter(|&&n| !had(n)).filter_map(|&n| name(n)).collect()
 }
