@@ -59,6 +59,32 @@ END
     unshare --mount --pid --net --fork --kill-child env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 bash "$root/enter"
 }
 
+# boot NAME: runs systemd in it until /root/units has ended and taken it down; false where systemd does not start.
+boot() {
+    cat >"$root/boot" <<END
+set -eu
+mount --make-rprivate /
+cd "$root/$1"
+mount --bind . .
+cd "$root/$1"
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+for place in run tmp dev; do mount -t tmpfs none \$place; done
+mkdir -p dev/net dev/pts dev/shm dev/mqueue
+cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty dev/
+cp -a /dev/net/tun dev/net/
+# As udev has it.
+chmod 666 dev/net/tun
+ln -s /proc/self/fd dev/fd
+mount -t devpts devpts dev/pts -o newinstance,ptmxmode=0666,mode=620
+ln -s pts/ptmx dev/ptmx
+exec chroot . /usr/bin/env -i container=lxc PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=console --show-status=false
+END
+    timeout --kill-after=5 180 unshare --mount --pid --net --uts --ipc --cgroup --fork --kill-child bash "$root/boot" >"$CI_TARGET/ci-boot.log" 2>&1 || true
+    [ -s "$root/$1/root/out" ]
+}
+
 mkdir "$root/given"
 cp "$dist/flowlane_amd64.deb" "$dist/flowlane.x86_64.rpm" "$root/given/"
 # What both roots have done with the command once it is installed.
@@ -90,7 +116,7 @@ END
 cat >"$root/given/files" <<'END'
 cd /
 find . -xdev \( -path ./proc -o -path ./sys -o -path ./dev -o -path ./tmp \) -prune -o -print |
-    grep -vE '^\./var/(lib/(dpkg|rpm)|log|cache)(/|$)|^\./etc/\.pwd\.lock$|^\./(root|usr/lib/sysimage)/?\.rpmdb' | sort
+    grep -vE '^\./var/(lib/(dpkg|rpm)|log|cache)(/|$)|^\./etc/(\.pwd\.lock|(passwd|group|shadow|gshadow)-)$|^\./(root|usr/lib/sysimage)/?\.rpmdb' | sort
 test ! -f /etc/passwd || md5sum /etc/passwd /etc/group
 END
 cat >"$root/given/deb" <<'END'
@@ -118,9 +144,69 @@ diff /tmp/before /tmp/after
 END
 
 echo "== Debian $codename: dpkg"
-make debian systemd
+make debian systemd,dbus,iproute2
+cp -a "$root/debian" "$root/booted"
 enter debian "bash /tmp/deb"
 rm -rf "$root/debian"
+
+echo "== its units, by systemd"
+enter booted "dpkg -i /tmp/flowlane_amd64.deb" >/dev/null
+inside=$root/booted
+printf 'service = "http"\nport = 80\nworkers = 1\ncontrol = true\n' >"$inside/etc/flowlane/serve/web.toml"
+printf 'service = "udp-echo"\nlink = "af-xdp:v0"\naddr = ["10.9.9.1/24"]\nworkers = 1\n' >"$inside/etc/flowlane/serve/xdp.toml"
+printf '[[port]]\nname = "p1"\nlink = "tap:swt0"\n[[port]]\nname = "p2"\nlink = "plug"\n' >"$inside/etc/flowlane/switch/office.toml"
+cat >"$inside/root/units" <<'END'
+#!/bin/bash
+exec >/root/out 2>&1
+trap 'systemctl poweroff --no-block' EXIT
+set -eux
+ip link set lo up
+systemctl start flowlane-serve@web
+# It was ready when it was started.
+flowlane load http http://127.0.0.1/size/10 -c 2 -n 20 -q
+[ "$(systemctl show flowlane-serve@web -p User --value)" = flowlane ]
+runuser -u flowlane -- env XDG_RUNTIME_DIR=/run/flowlane/web flowlane stat -ss | grep 'connection accepts'
+systemctl stop flowlane-serve@web
+[ "$(systemctl show flowlane-serve@web -p Result --value)" = success ]
+systemctl start flowlane-switch@office
+ip link show swt0
+systemctl stop flowlane-switch@office
+[ "$(systemctl show flowlane-switch@office -p Result --value)" = success ]
+# A link of Flowlane takes the drop-in.
+ip link add v0 type veth peer name v1
+ip link set v0 up
+ip link set v1 up
+if systemctl start flowlane-serve@xdp; then exit 1; fi
+systemctl stop flowlane-serve@xdp
+mkdir -p /etc/systemd/system/flowlane-serve@xdp.service.d
+cp /usr/share/doc/flowlane/flowlane-links.conf /etc/systemd/system/flowlane-serve@xdp.service.d/
+systemctl daemon-reload
+systemctl start flowlane-serve@xdp
+systemctl stop flowlane-serve@xdp
+[ "$(systemctl show flowlane-serve@xdp -p Result --value)" = success ]
+for unit in serve switch; do systemd-analyze security --offline=true /usr/lib/systemd/system/flowlane-$unit@.service | tail -1; done
+# Removing the package ends what runs of it.
+systemctl start flowlane-serve@web
+dpkg --remove flowlane
+[ "$(systemctl show flowlane-serve@web -p ActiveState --value)" = inactive ]
+echo units ok
+END
+chmod +x "$inside/root/units"
+cat >"$inside/etc/systemd/system/units.service" <<'END'
+[Service]
+Type=oneshot
+ExecStart=/root/units
+END
+mkdir -p "$inside/etc/systemd/system/multi-user.target.wants"
+ln -s ../units.service "$inside/etc/systemd/system/multi-user.target.wants/"
+if boot booted; then
+    grep -q '^units ok$' "$inside/root/out" || { tail -30 "$inside/root/out"; exit 1; }
+    grep 'exposure level' "$inside/root/out"
+else
+    tail -3 "$CI_TARGET/ci-boot.log"
+    note "install: the units were not run: systemd does not start in a namespace here"
+fi
+rm -rf "$root/booted"
 
 echo "== rpm"
 make rpm rpm
