@@ -30,7 +30,9 @@ fn check<'a>(document: &'a Value, group: &str, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no {group} {name} in {checks:#?}"))
 }
 
-fn skips(lacks: Result<(), String>) -> bool {
+/// Says why and returns `true` when this cannot be tried here.
+fn cannot() -> bool {
+    let lacks = flowlane_testnet::requires();
     if let Err(why) = &lacks {
         flowlane_testnet::skipped(why);
     }
@@ -107,7 +109,7 @@ fn limited(namespace: &Namespace, capabilities: &[&str]) -> Command {
 /// With each of what a link needs missing, the doctor names exactly it, and so does the service that is started.
 #[test]
 fn what_it_says_is_missing_is_what_the_link_says() {
-    if skips(flowlane_testnet::requires()) {
+    if cannot() {
         return;
     }
     let card = Card::new(&CardConfig::for_test("doc", 2)).unwrap();
@@ -154,7 +156,7 @@ fn what_it_says_is_missing_is_what_the_link_says() {
 
 #[test]
 fn another_user_is_given_a_line_with_setcap() {
-    if skips(flowlane_testnet::requires()) {
+    if cannot() {
         return;
     }
     let nobody = || {
@@ -181,7 +183,7 @@ fn another_user_is_given_a_line_with_setcap() {
 /// Without the file systems of the kernel it says so, and goes on.
 #[test]
 fn file_systems_that_are_not_there_are_named() {
-    if skips(flowlane_testnet::requires()) {
+    if cannot() {
         return;
     }
     for place in ["/sys", "/proc"] {
@@ -197,7 +199,7 @@ fn file_systems_that_are_not_there_are_named() {
 
 #[test]
 fn a_namespace_without_interfaces_has_no_cards() {
-    if skips(flowlane_testnet::requires()) {
+    if cannot() {
         return;
     }
     let namespace = Namespace::new(&format!("fldoc{}", std::process::id())).unwrap();

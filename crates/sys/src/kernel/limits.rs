@@ -47,7 +47,8 @@ pub struct Limit {
 /// # Errors
 /// It cannot be read.
 pub fn open_files() -> io::Result<Limit> {
-    read(libc::RLIMIT_NOFILE as u32)
+    // SAFETY: the kernel writes one structure.
+    read(|now| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, now) })
 }
 
 /// The limit of bytes that may be locked into memory.
@@ -55,13 +56,13 @@ pub fn open_files() -> io::Result<Limit> {
 /// # Errors
 /// It cannot be read.
 pub fn locked_memory() -> io::Result<Limit> {
-    read(libc::RLIMIT_MEMLOCK as u32)
+    // SAFETY: the kernel writes one structure.
+    read(|now| unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, now) })
 }
 
-fn read(which: u32) -> io::Result<Limit> {
+fn read(ask: impl FnOnce(&mut libc::rlimit) -> libc::c_int) -> io::Result<Limit> {
     let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one structure.
-    if unsafe { libc::getrlimit(which as _, &raw mut now) } < 0 {
+    if ask(&mut now) < 0 {
         return Err(io::Error::last_os_error());
     }
     let endless = |limit: libc::rlim_t| if limit == libc::RLIM_INFINITY { u64::MAX } else { wide(limit) };

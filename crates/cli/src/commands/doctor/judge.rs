@@ -189,7 +189,7 @@ fn kernel(kernel: &Kernel, user: &User) -> Vec<Line> {
         "no network namespaces: no lab, no tests of links"
     };
     lines.push(line(GROUP, "namespaces", State::of(kernel.namespaces), what, ""));
-    if kernel.number.is_some_and(|number| (5, 18) <= number && number < (6, 6)) {
+    if kernel.number.is_some_and(|number| ((5, 18)..(6, 6)).contains(&number)) {
         let what = "before Linux 6.6 af-packet leaves a copy of our packets to the kernel, and af-xdp takes no packet longer than a frame";
         lines.push(line(GROUP, "age", State::Note, what, ""));
     }
