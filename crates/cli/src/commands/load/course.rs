@@ -145,18 +145,27 @@ pub(super) trait Load: Sized {
         Judgement::default()
     }
 
+    /// Takes an address of the target; refuses what does not go with it.
+    fn settle(&mut self, target: SocketAddr) -> anyhow::Result<()> {
+        self.course_mut().target = self.course().near.towards(target)?;
+        self.check()?;
+        self.course().check()
+    }
+
     /// Runs the load.
     fn run(mut self) -> anyhow::Result<()> {
         let course = self.course();
         let target = if course.near.is_kernel() {
+            // What cannot be meant is refused before anybody is waited for.
+            let first = self.named().0.first().copied().unwrap_or(NOWHERE);
+            self.settle(first)?;
+            self.course().near.wait.for_one(&self.named().0, Self::TCP);
             self.named().choose(Self::TCP)
         } else {
             self.named().choose_by(|target| course.near.check(target, &course.home).is_ok())
         };
-        self.course_mut().target = self.course().near.towards(target)?;
+        self.settle(target)?;
         let course = self.course();
-        self.check()?;
-        course.check()?;
         let names = ["all".to_owned()];
         let _made = course.outputs.check(&["all"])?;
         let rss = course.near.rss(self.fields(), !Self::TCP, &course.home)?;

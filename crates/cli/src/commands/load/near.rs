@@ -18,6 +18,7 @@ use flowlane::{
 use flowlane_load::{Aim, ClientRange, FlowWish, Sources, Wanted, flows};
 
 use super::home::Home;
+use super::reach::WaitOption;
 use super::side::{Side, Ways, key};
 use crate::address;
 use crate::instruments::{Instruments, Looked};
@@ -48,6 +49,8 @@ pub(super) struct Near {
     /// Seed of keys, flows and send times, for runs that repeat [default: random].
     #[arg(long)]
     seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) wait: WaitOption,
     #[command(flatten)]
     instruments: Instruments,
 }
@@ -111,6 +114,7 @@ impl Near {
     pub(super) fn check(&self, target: SocketAddr, home: &Home) -> anyhow::Result<()> {
         self.side.checked_workers(Some(&self.link))?;
         self.instruments.check(self.link.is_kernel())?;
+        self.wait.check(&self.link, self.link.is_kernel())?;
         ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
         if self.link.is_kernel() {
             address::for_kernel(target)?;
