@@ -6,7 +6,7 @@
 # installed below the target directory.
 
 is_root || skip "a root of its own takes root to enter"
-have_packages mmdebstrap=mmdebstrap || skip "there is no mmdebstrap (Debian: mmdebstrap)"
+have_packages mmdebstrap=mmdebstrap rpm=rpm || skip "there is no mmdebstrap or no rpm (Debian: mmdebstrap, rpm)"
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
 [ -n "$codename" ] || skip "this is no Debian whose packages could be had"
 unshare --mount --pid --net --fork true 2>/dev/null || skip "no mount, process and network namespaces are to be had here"
@@ -30,14 +30,14 @@ trap 'rm -rf "$root"' EXIT
 sources=(/etc/apt/sources.list.d/*.sources /etc/apt/sources.list)
 for file in "${sources[@]}"; do [ -s "$file" ] && break; done
 
-# make NAME PACKAGES: a root with these packages.
+retry mmdebstrap --quiet --mode=root --variant=minbase --include=systemd,dbus,iproute2 "$codename" "$root/system.tar" "$file" \
+    >"$CI_TARGET/ci-install.log" 2>&1 || { tail -20 "$CI_TARGET/ci-install.log"; skip "Debian's packages are not to be had"; }
+
+# make NAME: a root of its own.
 make() {
-    retry mmdebstrap --quiet --mode=root --variant=minbase ${2:+--include="$2"} "$codename" "$root/$1.tar" "$file" >"$CI_TARGET/ci-install.log" 2>&1 ||
-        { tail -20 "$CI_TARGET/ci-install.log"; skip "Debian's packages are not to be had"; }
     mkdir "$root/$1"
-    tar -xf "$root/$1.tar" -C "$root/$1" --exclude=./dev
+    tar -xf "$root/system.tar" -C "$root/$1" --exclude=./dev
     mkdir -p "$root/$1/dev"
-    rm "$root/$1.tar"
 }
 
 # enter NAME SCRIPT: runs a script in it, without a network.
@@ -130,26 +130,13 @@ sh /tmp/files >/tmp/after
 diff /tmp/before /tmp/after
 ! dpkg -s flowlane 2>/dev/null
 END
-cat >"$root/given/rpm" <<'END'
-set -eu
-rpm --initdb
-sh /tmp/files >/tmp/before
-rpm -i /tmp/flowlane.x86_64.rpm
-rpm -q flowlane
-sh /tmp/use
-rpm -e flowlane
-sh /tmp/files >/tmp/after
-diff /tmp/before /tmp/after
-! rpm -q flowlane
-END
-
 echo "== Debian $codename: dpkg"
-make debian systemd,dbus,iproute2
-cp -a "$root/debian" "$root/booted"
+make debian
 enter debian "bash /tmp/deb"
 rm -rf "$root/debian"
 
 echo "== its units, by systemd"
+make booted
 enter booted "dpkg -i /tmp/flowlane_amd64.deb" >/dev/null
 inside=$root/booted
 printf 'service = "http"\nport = 80\nworkers = 1\ncontrol = true\n' >"$inside/etc/flowlane/serve/web.toml"
@@ -209,8 +196,20 @@ fi
 rm -rf "$root/booted"
 
 echo "== rpm"
-make rpm rpm
-enter rpm "bash /tmp/rpm"
+make rpm
+rpm=(rpm --root "$root/rpm")
+# What a distribution with packages of rpm has of its own.
+mkdir -p "$root/rpm/usr/share/"{zsh/site-functions,fish/vendor_completions.d,bash-completion/completions,man/man1}
+"${rpm[@]}" --initdb
+enter rpm "sh /tmp/files" >"$root/before"
+# The shell of this root is in no database of rpm.
+"${rpm[@]}" -i --nodeps "$dist/flowlane.x86_64.rpm"
+"${rpm[@]}" -q flowlane
+enter rpm "bash /tmp/use"
+"${rpm[@]}" -e flowlane
+enter rpm "sh /tmp/files" >"$root/after"
+diff "$root/before" "$root/after"
+if "${rpm[@]}" -q flowlane; then exit 1; fi
 rm -rf "$root/rpm"
 
 echo "== the command alone, as in a container from scratch"
