@@ -16,6 +16,7 @@
 //! rate that holds), [`resolve`], [`units`] (numbers with units).
 #![forbid(unsafe_code)]
 
+pub mod fill;
 pub mod find;
 pub mod http;
 pub mod memcached;

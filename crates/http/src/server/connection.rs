@@ -254,11 +254,16 @@ impl Connection {
                     self.exchange.answer_now(&self.lane, (reply, manner), output, prepared);
                 }
             }
-            Job::Send(sending) => match sending.more(output, self.lane.memory().allowance()) {
-                Ok(true) => *self.exchange.job() = Job::None,
-                Ok(false) => {}
-                Err(_) => return self.file_failed(),
-            },
+            Job::Send(sending) => {
+                if sending.is_early(cx) {
+                    return Step::Wait;
+                }
+                match sending.more(output, self.lane.memory().allowance()) {
+                    Ok(true) => *self.exchange.job() = Job::None,
+                    Ok(false) => {}
+                    Err(_) => return self.file_failed(),
+                }
+            }
         }
         Step::Again
     }

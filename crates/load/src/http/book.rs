@@ -205,6 +205,28 @@ impl Book {
         }
     }
 
+    /// Adds to a counter that only HTTP has.
+    pub(super) fn count(&mut self, now: u64, name: &'static str, by: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tally(now).named(name, by);
+        }
+    }
+
+    /// Records `count` events of a stream that came together; the one before them came at `since`, if there was one. None: the first did not
+    /// come in time.
+    pub(super) fn events(&mut self, intended: u64, now: u64, count: u64, since: Option<u64>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.events(intended, now, count, since);
+        }
+    }
+
+    /// Records a whole stream: when its last event came, and how many it had.
+    pub(super) fn stream(&mut self, intended: u64, last: u64, events: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stream(intended, last, events);
+        }
+    }
+
     pub(super) fn tick(&mut self, now: u64) {
         if let Some(recorder) = &mut self.recorder {
             recorder.tick(now);

@@ -18,17 +18,24 @@
 //!
 //! Redirects are followed by `follow` (`hop` has the rules, `origins` where they lead).
 //!
+//! What only some requests need is in `special`: placeholders (`filled`, `numbers`), content that is looked at (`client`), server-sent events
+//! (`events`); `flow` has requests that are steps.
+//!
 //! Not supported: decoding of content, cookies.
 
 mod answer;
 mod book;
 pub mod check;
 mod choice;
+mod client;
 mod conn;
 pub mod directions;
 mod due;
 mod engine;
+pub mod events;
 mod exchange;
+mod filled;
+mod flow;
 mod follow;
 mod h2;
 mod hop;
@@ -36,6 +43,7 @@ mod idle;
 mod interim;
 mod journey;
 mod leave;
+mod numbers;
 mod open;
 mod opening;
 mod origins;
@@ -48,6 +56,7 @@ mod prepared;
 pub mod proxy;
 mod ready;
 pub mod run;
+mod special;
 mod stages;
 mod stream;
 mod tunnel;
@@ -57,6 +66,7 @@ mod way;
 
 pub use check::Checks;
 pub use choice::Think;
+pub use events::EventStream;
 pub use directions::{ConnectTo, Directions, Resolve};
 pub use plan::{
     AimLaw, BadPlan, Behaviour, Body, Follow, HttpAim, Pace, Plan, Pool, Request, Target, Version,

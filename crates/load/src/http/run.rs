@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use super::choice::Weighted;
 use super::engine::Engine;
+use super::filled::{Names, literal};
 use super::origins::Finder;
-use super::plan::{BadPlan, Plan, Pool, Target};
+use super::plan::{BadPlan, Plan, Pool, Request, Target};
 use super::pool::{PoolPlan, share};
 use super::prepared::prepare;
 use super::way::{Way, tls};
@@ -200,6 +201,11 @@ fn records(lanes: Vec<LaneResult>) -> Vec<LaneRecord> {
 }
 
 fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
+    let names = Names::of(pool);
+    let slots = pool.requests.iter().map(|r| names.slots(r)).collect();
+    let pool = &literal(pool)?;
+    let prepared = prepare(pool)?;
+    let fills = prepared.iter().any(|p| p.filled.is_some());
     let any = pool.targets.iter().any(|t| t.url.https);
     let tls = match any {
         true => Some(tls(pool)?),
@@ -208,7 +214,10 @@ fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
     };
     let way = |t: &Target| Way::new(&t.url, pool, tls.as_ref());
     Ok(Arc::new(PoolPlan {
-        prepared: prepare(pool)?,
+        has_clients: fills || pool.steps || pool.requests.iter().any(Request::is_watched),
+        names: names.all().len(),
+        slots,
+        prepared,
         ways: pool.targets.iter().map(way).collect::<Result<_, _>>()?,
         requests: Weighted::new(pool.requests.iter().map(|r| r.weight)),
         finder: pool.follow.map(|_| Finder::new(pool, tls.clone())),

@@ -16,6 +16,7 @@ pub mod build;
 pub mod ci;
 pub mod compare;
 mod counted;
+pub mod events;
 pub mod files;
 pub mod html;
 pub mod kinds;
@@ -33,6 +34,7 @@ pub mod times;
 pub mod usage;
 
 pub use build::{About, Goal, PoolAbout, join};
+pub use events::Events;
 pub use kinds::ErrorKind;
 pub use live::{Frame, Live};
 pub use model::{Counts, Figures, HomePorts, Part, Point, Run};

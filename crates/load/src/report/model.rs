@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use flowlane::metrics::steering::QueueSteering;
 
+use super::events::Events;
 use super::kinds::ErrorKind;
 use super::periods::Period;
 use super::times::Times;
@@ -222,6 +223,9 @@ pub struct Part {
     pub last_byte: Times,
     /// From the intended to the actual send time: the generator's own lateness.
     pub slip: Times,
+    /// Server-sent events, where answers are streams of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Events>,
     /// The intervals of the run, warm-up included.
     pub series: Vec<Point>,
     /// The pool's requests.
@@ -245,6 +249,11 @@ impl Part {
             ("last byte", &self.last_byte),
             ("slip", &self.slip),
         ]
+    }
+
+    /// The same with the times of events, if there were any.
+    pub fn all_spectra(&self) -> impl Iterator<Item = (&'static str, &Times)> {
+        self.spectra().into_iter().chain(self.events.iter().flat_map(Events::spectra))
     }
 }
 

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 
 use super::counted::Counted;
+use super::events::Seen;
 use super::kinds::ErrorKind;
 use super::parts::{Parts, PhaseSpan};
 use super::periods::fine::Fine;
@@ -108,6 +109,7 @@ pub struct LaneRecord {
     pub(super) fine_latency: Fine,
     pub(super) fine_slip: Fine,
     pub(super) parts: Parts,
+    pub(super) events: Option<Box<Seen>>,
 }
 
 /// The histograms of a recorder.
@@ -142,6 +144,7 @@ pub struct Recorder {
     measured: Tally,
     unmeasured: Tally,
     spectra: Spectra,
+    events: Option<Box<Seen>>,
     concurrency: u64,
     concurrency_max: u64,
     series: Series,
@@ -170,6 +173,7 @@ impl Recorder {
             measured: Tally::default(),
             unmeasured: Tally::default(),
             spectra: Spectra::default(),
+            events: None,
             concurrency: 0,
             concurrency_max: 0,
             to: None,
@@ -282,6 +286,22 @@ impl Recorder {
         }
         self.series.slot(sample.done).answered += 1;
         self.series.latency(latency);
+    }
+
+    /// Records `count` events of a stream intended at that time, which came together; the one before them at `since`, if there was one. No event
+    /// at all: the wait for the first was given up.
+    #[inline]
+    pub fn events(&mut self, intended: u64, now: u64, count: u64, since: Option<u64>) {
+        if self.counts(intended) {
+            self.events.get_or_insert_default().events(intended, now, count, since);
+        }
+    }
+
+    /// Records a stream of events that is whole.
+    pub fn stream(&mut self, intended: u64, last: u64, events: u64) {
+        if self.counts(intended) {
+            self.events.get_or_insert_default().stream(intended, last, events);
+        }
     }
 
     /// Records received bytes, of an answer or not.
@@ -419,6 +439,7 @@ impl Recorder {
         if now >= self.next_snapshot {
             self.next_snapshot = now + SNAPSHOT_EVERY;
             self.spectra.settle();
+            self.events.iter_mut().for_each(|seen| seen.settle());
             self.hand_over(now);
         }
     }
@@ -464,6 +485,7 @@ impl Recorder {
             fine_latency: self.fine_latency.finish(&whole, &self.gaps),
             fine_slip: self.fine_slip.finish(&whole, &self.gaps),
             parts: self.parts,
+            events: self.events,
         }
     }
 }

@@ -8,11 +8,15 @@ use std::sync::{Arc, OnceLock};
 use hyper::client::conn::http2::SendRequest;
 use tokio::sync::Mutex;
 
+use super::slot::again;
 use super::{Answer, Body, Broken, Ended, Shared, exchange, handshake, within};
+use crate::http::client::Client;
 use crate::http::hop::Course;
 use crate::http::origins::{Origin, Origins, open_origin};
+use crate::http::plan::Request;
 use crate::http::prepared::Prepared;
 use crate::http::stream::Stream;
+use crate::http::url::Url;
 use crate::report::ErrorKind;
 use crate::run::clock;
 
@@ -22,13 +26,14 @@ pub(super) type Elsewhere = Arc<Mutex<Option<SendRequest<Body>>>>;
 /// Follows an answer that is a redirect to the last answer.
 pub(super) async fn follow(
     shared: &Arc<Shared>,
-    (target, request): (u16, u16),
+    (url, request): (&Url, &Request),
     intended: u64,
     sender: &mut SendRequest<Body>,
+    mut client: Option<(&mut Client, &[u16])>,
     mut answer: Answer,
 ) -> Result<Answer, Broken> {
     let pool = &shared.plan.pool;
-    let mut course = Course::begins(pool, target, request);
+    let mut course = Course::begins(url.clone(), request.clone());
     let home = course.url.clone();
     while let Some(location) = answer.location.take() {
         course.goes(pool, answer.code, &location).map_err(stopped)?;
@@ -37,10 +42,10 @@ pub(super) async fn follow(
         let prepared = Prepared::of(pool, &course.url, &course.request).map_err(|e| local(e.to_string()))?;
         let asked = prepared.http2(&course.url, &course.request).map_err(local)?;
         let hop = if course.url.is_of_one_origin_with(&home) {
-            exchange(shared, sender, asked, &course.request).await
+            exchange(shared, sender, asked, &course.request, intended, again(&mut client)).await
         } else {
             let mut elsewhere = sender_to(shared, &course).await?;
-            exchange(shared, &mut elsewhere, asked, &course.request).await
+            exchange(shared, &mut elsewhere, asked, &course.request, intended, again(&mut client)).await
         };
         // The first request was processed, so this is none that the server has not seen.
         answer = hop.map_err(|e| Broken { unprocessed: false, ..e })?;

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
+use flowlane_load::fill::{Data, Order};
 use flowlane_load::http::{
-    AimLaw, Behaviour, Body, Checks, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
+    AimLaw, Behaviour, Body, Checks, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
 };
 use flowlane_load::scenario::Instead;
 use flowlane_load::{ClientRange, Phase, timeline};
@@ -92,6 +93,20 @@ pub(super) struct PlanOptions {
     /// Request body: the content of this file or pipe, at most 1 GiB.
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
     body_file: Option<PathBuf>,
+    /// File of rows, comma-separated, whose first line names the columns: {{NAME}} in a path, header or --body stands for a field of the
+    /// request's row. At most 256 MiB.
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    data: Option<PathBuf>,
+    /// How rows are used: in-order, random, once (each at most once; the run ends with the last), or share (rows of its own for each worker's
+    /// lanes).
+    #[arg(long, value_name = "ORDER", default_value = "in-order", requires = "data")]
+    data_order: Order,
+    /// Answers are streams of server-sent events: measure when the first and the last event of each comes, and the time between two.
+    #[arg(long, conflicts_with = "scenario")]
+    events: bool,
+    /// Data of the event behind the last, as '[DONE]': a stream that ends without it has failed.
+    #[arg(long, value_name = "TEXT", requires = "events")]
+    events_end: Option<String>,
     /// Statuses that are not errors: 200, 2xx, 200-299, lists of these, or any [default: all below 400].
     #[arg(long, value_name = "STATUS", value_parser = statuses, conflicts_with = "scenario")]
     expect_status: Option<Statuses>,
@@ -232,6 +247,7 @@ impl PlanOptions {
         let pool = Pool {
             targets,
             requests: vec![self.request()?],
+            data: self.data()?,
             pace: match self.rate {
                 None => Pace::Closed,
                 Some(rate) => Pace::Rate { per_second: rate, poisson: self.poisson },
@@ -290,9 +306,15 @@ impl PlanOptions {
         timeline::usual(self.ramp, self.warm_up, self.duration.unwrap_or(DURATION))
     }
 
+    fn data(&self) -> anyhow::Result<Option<Arc<Data>>> {
+        let Some(file) = &self.data else { return Ok(None) };
+        let data = Data::of_file(file, self.data_order);
+        Ok(Some(data.with_context(|| format!("--data {}", file.display()))?.into()))
+    }
+
     fn request(&self) -> anyhow::Result<Request> {
         let body = match (&self.body, self.body_size, &self.body_file) {
-            (Some(text), ..) => Body::Bytes(text.as_bytes().into()),
+            (Some(text), ..) => Body::Text(text.as_str().into()),
             (_, Some(size), _) => Body::Generated(size as u64),
             (_, _, Some(file)) => {
                 Body::of_file(file).with_context(|| format!("--body-file {}", file.display()))?
@@ -311,6 +333,10 @@ impl PlanOptions {
             headers: self.header.clone(),
             body,
             checks,
+            events: match self.events {
+                true => Some(EventStream::ending_with(self.events_end.as_deref()).map_err(|e| anyhow!("--events-end: {e}"))?),
+                false => None,
+            },
             ..Request::default()
         };
         request.check()?;
