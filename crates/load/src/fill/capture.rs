@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn pointers_are_those_of_the_standard() {
-        let document = r#"{"foo": ["bar", "baz"], "": 0, "a/b": 1, "m~n": 8, "k": {"n": null, "t": true}, "f": 1.50}"#;
+        let document =
+            r#"{"foo": ["bar", "baz"], "": 0, "a/b": 1, "m~n": 8, "k": {"n": null, "t": true}, "f": 1.50}"#;
         for (pointer, value) in [
             ("/foo/0", "bar"),
             ("/foo/1", "baz"),
@@ -200,7 +201,10 @@ mod tests {
 
     #[test]
     fn expressions_have_a_group_or_none() {
-        assert_eq!(found(regex(r#"name="csrf" value="([^"]+)""#), r#"<i name="csrf" value="a1">"#), Ok("a1".into()));
+        assert_eq!(
+            found(regex(r#"name="csrf" value="([^"]+)""#), r#"<i name="csrf" value="a1">"#),
+            Ok("a1".into())
+        );
         assert_eq!(found(regex("[0-9]+"), "id 42 43"), Ok("42".into()));
         assert!(found(regex("x(y)?"), "xz").unwrap_err().contains("matches nothing"));
         assert!(found(regex("q"), "xz").unwrap_err().contains("q matches nothing in the answer"));

@@ -90,7 +90,9 @@ impl Data {
         // A device that has no end is too large, as a file is.
         file.take(LARGEST + 1).read_to_end(&mut content)?;
         if content.len() as u64 > LARGEST {
-            return Err(BadData::Refused("larger than 256 MiB, the most that a file of rows may have".into()));
+            return Err(BadData::Refused(
+                "larger than 256 MiB, the most that a file of rows may have".into(),
+            ));
         }
         Self::parse(&content, order)
     }
@@ -168,7 +170,8 @@ impl Data {
     /// The first row of which this field has a byte that no header field may have, as its number from 1 on.
     #[must_use]
     pub fn unfit_for_a_header(&self, column: u16) -> Option<u64> {
-        let unfit = |row: &u64| self.field(*row, column).iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f);
+        let unfit =
+            |row: &u64| self.field(*row, column).iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f);
         (0..self.rows()).find(unfit).map(|row| row + 1)
     }
 }
@@ -227,7 +230,9 @@ mod tests {
             let refused = data(text).unwrap_err();
             assert!(refused.contains(what), "{text:?}: {refused}");
         }
-        assert!(data(&format!("{}\n", vec!["x"; COLUMNS + 1].join(","))).unwrap_err().contains("1000 at most"));
+        assert!(
+            data(&format!("{}\n", vec!["x"; COLUMNS + 1].join(","))).unwrap_err().contains("1000 at most")
+        );
         assert!(Data::parse(b"a\xff\nb\n", Order::Once).unwrap_err().to_string().contains("UTF-8"));
     }
 

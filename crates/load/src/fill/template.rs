@@ -358,7 +358,9 @@ mod tests {
     }
 
     fn filled(text: &str, place: Place, vars: &Vars) -> String {
-        let data = Data::parse(b"id,full name,counter:9|x\n7,\"a b\"\"&/\n\xc3\xa4\",z\n8,b,z\n", Order::InOrder).unwrap();
+        let data =
+            Data::parse(b"id,full name,counter:9|x\n7,\"a b\"\"&/\n\xc3\xa4\",z\n8,b,z\n", Order::InOrder)
+                .unwrap();
         let captures = names(&["token"]);
         let template =
             Template::parse(text, &Scope { columns: data.columns(), captures: &captures }).unwrap();
@@ -388,7 +390,8 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..500 {
             let vars = Vars { seed, ..Vars::default() };
-            let text = "{{number:3-5}} {{letters:8}} {{letters:8}} {{uuid}} {{number:0-18446744073709551615}}";
+            let text =
+                "{{number:3-5}} {{letters:8}} {{letters:8}} {{uuid}} {{number:0-18446744073709551615}}";
             let once = filled(text, Place::Body, &vars);
             assert_eq!(once, filled(text, Place::Body, &vars));
             let parts: Vec<&str> = once.split(' ').collect();

@@ -72,10 +72,13 @@ impl Watch {
             let crate::fill::From::Header(name, _) = &capture.from else { continue };
             self.fields.extend(capture.find_in_header(field(name)).map(|found| (i, found)));
         }
-        let text = |name: &str| field(name).map(|value| String::from_utf8_lossy(&value[..value.len().min(100)]).into_owned());
+        let text = |name: &str| {
+            field(name).map(|value| String::from_utf8_lossy(&value[..value.len().min(100)]).into_owned())
+        };
         self.encoding = None;
         if request.captures.iter().any(Capture::is_in_content) {
-            self.encoding = text("content-encoding").filter(|encoding| !encoding.eq_ignore_ascii_case("identity"));
+            self.encoding =
+                text("content-encoding").filter(|encoding| !encoding.eq_ignore_ascii_case("identity"));
         }
         if request.events.is_some() {
             self.stream.begin();
@@ -92,9 +95,10 @@ impl Watch {
             self.cut |= data.len() > room;
         }
         match &request.events {
-            Some(of) if self.no_stream.is_none() => self.stream.read(of, data, now).map_err(|_| {
-                Wrong(ErrorKind::TooLong, "an event of more than 1 MiB".to_owned())
-            }),
+            Some(of) if self.no_stream.is_none() => self
+                .stream
+                .read(of, data, now)
+                .map_err(|_| Wrong(ErrorKind::TooLong, "an event of more than 1 MiB".to_owned())),
             _ => Ok(0),
         }
     }
@@ -135,4 +139,36 @@ impl Watch {
 pub(super) fn fields<'a>(head: &Response<'a>) -> impl Fn(&str) -> Option<&'a [u8]> {
     let fields = head.fields;
     move |name| fields.get(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_beginning_of_a_large_answer_is_kept() {
+        let capture = Capture::new("x", None, Some("end"), None).unwrap();
+        let request = Request { captures: vec![capture], ..Request::default() };
+        let (mut watch, mut vars) = (Watch::default(), Vars { caught: vec![Vec::new()], ..Vars::default() });
+        let none = |_: &str| None;
+        watch.head(&request, none);
+        let piece = vec![b'x'; 300_000];
+        for _ in 0..10 {
+            watch.data(&request, &piece, 0).unwrap();
+        }
+        watch.data(&request, b"the end", 0).unwrap();
+        assert_eq!(watch.content.len(), MOST_CONTENT);
+        let Wrong(kind, why) = watch.end(&request, &[0], &mut vars).unwrap_err();
+        assert!(kind == ErrorKind::Capture && why.contains("only the first 1 MiB"), "{why}");
+        // The next answer begins anew, and says how it is encoded if nothing is found in it.
+        watch.head(&request, |name| (name == "content-encoding").then_some(&b"gzip"[..]));
+        watch.data(&request, b"\x1f\x8b", 0).unwrap();
+        let Wrong(_, why) = watch.end(&request, &[0], &mut vars).unwrap_err();
+        assert!(why.contains("encoded: gzip") && !why.contains("1 MiB"), "{why}");
+        watch.head(&request, none);
+        watch.data(&request, b"the en", 0).unwrap();
+        watch.data(&request, b"d", 0).unwrap();
+        watch.end(&request, &[0], &mut vars).unwrap();
+        assert_eq!(vars.caught, [b"end"]);
+    }
 }

@@ -27,7 +27,10 @@ impl EventStream {
     pub fn ending_with(end: Option<&str>) -> Result<Self, String> {
         let bad = |end: &&str| end.is_empty() || end.len() > MOST_END || end.contains(['\r', '\n']);
         match end.filter(bad) {
-            Some(end) => Err(format!("'{}': the data that ends a stream is one line of 256 bytes at most", end.escape_debug())),
+            Some(end) => Err(format!(
+                "'{}': the data that ends a stream is one line of 256 bytes at most",
+                end.escape_debug()
+            )),
             None => Ok(Self { end: end.map(str::to_owned) }),
         }
     }

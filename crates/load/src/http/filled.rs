@@ -64,12 +64,7 @@ pub(super) struct Filled {
 
 impl Filled {
     /// The request at this place of a pool to a target; `None` if it has no placeholder.
-    pub(super) fn of(
-        pool: &Pool,
-        names: &Names,
-        url: &Url,
-        place: usize,
-    ) -> Result<Option<Self>, BadPlan> {
+    pub(super) fn of(pool: &Pool, names: &Names, url: &Url, place: usize) -> Result<Option<Self>, BadPlan> {
         let (request, scope) = (&pool.requests[place], names.scope(pool, place));
         let parse = |text: &str| Template::parse(text, &scope).map_err(|e| BadPlan(e.to_string()));
         let path_text = request.path.as_deref().unwrap_or(&url.path);
@@ -89,7 +84,9 @@ impl Filled {
                 for column in value.columns() {
                     if let Some(row) = data.unfit_for_a_header(column) {
                         let column = &data.columns()[usize::from(column)];
-                        let why = format!("row {row} of the file has a '{column}' of several lines, or with a control character");
+                        let why = format!(
+                            "row {row} of the file has a '{column}' of several lines, or with a control character"
+                        );
                         return Err(BadPlan(format!("{why}, which no header field such as {name} may have")));
                     }
                 }
@@ -154,7 +151,9 @@ impl Filled {
 fn literal_body(request: &Request) -> Body {
     let Body::Text(text) = &request.body else { return request.body.clone() };
     let literal = Template::parse(text, &Scope::default()).ok();
-    Body::Bytes(literal.and_then(|text| text.literal().map(Arc::from)).unwrap_or_else(|| text.as_bytes().into()))
+    Body::Bytes(
+        literal.and_then(|text| text.literal().map(Arc::from)).unwrap_or_else(|| text.as_bytes().into()),
+    )
 }
 
 /// The body behind what [`Filled::write`] writes.

@@ -123,7 +123,8 @@ impl Engine {
         }
         let running = matches!(self.stage, Stage::Run(_));
         let served = u64::from(self.conns[c as usize].served);
-        let pause = self.pools[p].plan.pool.requests[usize::from(step) - 1].pause.nanos(served, &mut self.rng);
+        let pause =
+            self.pools[p].plan.pool.requests[usize::from(step) - 1].pause.nanos(served, &mut self.rng);
         let due = self.now + pause;
         let conn = &mut self.conns[c as usize];
         conn.state = State::Thinking;

@@ -442,7 +442,8 @@ async fn exchange(
         }
         if let Some((client, _)) = &mut client {
             let before = client.watch.stream.last;
-            let events = client.watch.data(wanted, data, now).map_err(|Wrong(kind, why)| Broken::new(kind, why))?;
+            let events =
+                client.watch.data(wanted, data, now).map_err(|Wrong(kind, why)| Broken::new(kind, why))?;
             if events > 0 {
                 let since = (client.watch.stream.events > events).then_some(before);
                 shared.lock().book.events(intended, now, events, since);

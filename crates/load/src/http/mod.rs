@@ -66,8 +66,8 @@ mod way;
 
 pub use check::Checks;
 pub use choice::Think;
-pub use events::EventStream;
 pub use directions::{ConnectTo, Directions, Resolve};
+pub use events::EventStream;
 pub use plan::{
     AimLaw, BadPlan, Behaviour, Body, Follow, HttpAim, Pace, Plan, Pool, Request, Target, Version,
 };

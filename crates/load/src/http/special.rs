@@ -67,7 +67,12 @@ pub(super) fn head(plan: &PoolPlan, extra: &mut Option<Box<Extra>>, request: u16
 }
 
 /// A piece of its content has come, at `now`.
-pub(super) fn data(pool: &mut PoolState, conn: &mut Option<Box<Extra>>, at: (u16, u64, u64), data: &[u8]) -> Result<(), Wrong> {
+pub(super) fn data(
+    pool: &mut PoolState,
+    conn: &mut Option<Box<Extra>>,
+    at: (u16, u64, u64),
+    data: &[u8],
+) -> Result<(), Wrong> {
     let (request, intended, now) = at;
     let asked = &pool.plan.pool.requests[usize::from(request)];
     let Some(extra) = conn else { return Ok(()) };
@@ -90,7 +95,12 @@ pub(super) fn data(pool: &mut PoolState, conn: &mut Option<Box<Extra>>, at: (u16
 }
 
 /// The answer is whole, and its status and length are as they should be.
-pub(super) fn end(pool: &mut PoolState, conn: &mut Option<Box<Extra>>, request: u16, intended: u64) -> Result<(), Wrong> {
+pub(super) fn end(
+    pool: &mut PoolState,
+    conn: &mut Option<Box<Extra>>,
+    request: u16,
+    intended: u64,
+) -> Result<(), Wrong> {
     let asked = &pool.plan.pool.requests[usize::from(request)];
     let Some(extra) = conn else { return Ok(()) };
     if asked.checks.content()

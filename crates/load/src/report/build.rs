@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flowlane::metrics::steering::QueueSteering;
 
+use super::events::Events;
 use super::model::{
     Counts, Ended, HomePorts, Lane, Part, Phase, Rates, RequestFigures, Run, Setup, SlipVerdict, VERSION,
     rounded,
 };
-use super::events::Events;
 use super::recorder::{LaneRecord, Spectra};
 use super::series::{Slot, points};
 use super::times::Times;

@@ -39,7 +39,9 @@ impl Seen {
     }
 
     pub(super) fn settle(&mut self) {
-        [&mut self.first, &mut self.gap, &mut self.last, &mut self.each].into_iter().for_each(Counted::settle);
+        [&mut self.first, &mut self.gap, &mut self.last, &mut self.each]
+            .into_iter()
+            .for_each(Counted::settle);
     }
 }
 

@@ -194,7 +194,12 @@ fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
         line(out, "events", events.events, &streams)?;
         if !events.per_stream.is_empty() {
             let [p50, max] = [events.per_stream.at(0.5), events.per_stream.max()].map(show_count);
-            line(out, "  of a stream", events.per_stream.mean(), &format!("on average; median {p50}, at most {max}"))?;
+            line(
+                out,
+                "  of a stream",
+                events.per_stream.mean(),
+                &format!("on average; median {p50}, at most {max}"),
+            )?;
         }
     }
     for (reason, count) in &run.drops {

@@ -244,8 +244,12 @@ impl Cx<'_> {
             let captured = |name: &&str| requests.iter().flat_map(|r| &r.captures).any(|c| c.name == *name);
             let texts = requests.iter().flat_map(Request::texts);
             let paths = targets.iter().map(|target| target.url.path.as_str());
-            let mut names: Vec<String> =
-                texts.chain(paths).flat_map(Template::names).filter(|n| !captured(n)).map(str::to_owned).collect();
+            let mut names: Vec<String> = texts
+                .chain(paths)
+                .flat_map(Template::names)
+                .filter(|n| !captured(n))
+                .map(str::to_owned)
+                .collect();
             names.sort_unstable();
             names.dedup();
             return Ok(Some(Data::stand_in(names).into()));
@@ -360,7 +364,8 @@ impl Cx<'_> {
     fn captures(&self, request: &file::Request) -> Result<Vec<Capture>> {
         let capture = |(name, written): (&String, &toml::Spanned<file::Capture>)| {
             let from = written.get_ref();
-            let made = Capture::new(name, from.json.as_deref(), from.regex.as_deref(), from.header.as_deref());
+            let made =
+                Capture::new(name, from.json.as_deref(), from.regex.as_deref(), from.header.as_deref());
             made.or_else(|e| self.bad(written.span(), e))
         };
         request.capture.iter().map(capture).collect()

@@ -92,7 +92,9 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
 }
 
 /// A client that is needed again afterwards, and the places of what a request captures.
-pub(super) fn again<'s>(client: &'s mut Option<(&mut Client, &[u16])>) -> Option<(&'s mut Client, &'s [u16])> {
+pub(super) fn again<'s>(
+    client: &'s mut Option<(&mut Client, &[u16])>,
+) -> Option<(&'s mut Client, &'s [u16])> {
     client.as_mut().map(|(client, slots)| (&mut **client, *slots))
 }
 
@@ -142,12 +144,17 @@ impl Slot {
         let url = &pool.pool.targets[usize::from(self.target)].url;
         let form = pool.prepared(self.target, place);
         let written = &pool.pool.requests[usize::from(place)];
-        if let Some(client) = self.client.as_mut().filter(|client| pool.pool.steps && place == 0 && !client.begun) {
+        if let Some(client) =
+            self.client.as_mut().filter(|client| pool.pool.steps && place == 0 && !client.begun)
+        {
             client.begun = true;
             shared.lock().book.named(intended, "flows");
         }
-        let own: Option<Request> =
-            form.filled.as_ref().zip(self.client.as_ref()).map(|(filled, client)| filled.request(written, &client.vars));
+        let own: Option<Request> = form
+            .filled
+            .as_ref()
+            .zip(self.client.as_ref())
+            .map(|(filled, client)| filled.request(written, &client.vars));
         let wanted = own.as_ref().unwrap_or(written);
         let made = own.as_ref().map(|own| Prepared::of(&pool.pool, url, own)).transpose();
         let asked = made.map_err(|e| e.to_string()).and_then(|made| {

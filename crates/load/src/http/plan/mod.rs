@@ -341,7 +341,11 @@ impl Request {
             Body::Text(text) => Some(&**text),
             _ => None,
         };
-        self.path.as_deref().into_iter().chain(self.headers.iter().map(|(_, value)| value.as_str())).chain(body)
+        self.path
+            .as_deref()
+            .into_iter()
+            .chain(self.headers.iter().map(|(_, value)| value.as_str()))
+            .chain(body)
     }
 
     /// Whether something is looked for in its answer beside what is checked.

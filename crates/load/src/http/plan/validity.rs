@@ -140,9 +140,7 @@ impl Pool {
     fn check_fill(&self) -> Result<(), BadPlan> {
         let bad = |what: String| Err(BadPlan(format!("pool '{}': {what}", self.name)));
         let names = Names::of(self);
-        if !self.steps
-            && self.requests.iter().any(|r| !r.captures.is_empty() || !r.pause.is_none())
-        {
+        if !self.steps && self.requests.iter().any(|r| !r.captures.is_empty() || !r.pause.is_none()) {
             return bad("captures and a think time between requests are for steps (step = [...])".into());
         }
         if let Some(data) = &self.data
@@ -154,9 +152,8 @@ impl Pool {
         for target in &self.targets {
             for (place, request) in self.requests.iter().enumerate() {
                 let filled = Filled::of(self, &names, &target.url, place);
-                let filled = filled.map_err(|e| {
-                    BadPlan(format!("pool '{}': '{}': {e}", self.name, request.title()))
-                })?;
+                let filled = filled
+                    .map_err(|e| BadPlan(format!("pool '{}': '{}': {e}", self.name, request.title())))?;
                 fills |= filled.is_some();
                 uses_rows |= filled.is_some_and(|filled| filled.uses_rows());
             }
@@ -169,7 +166,9 @@ impl Pool {
             && data.rows() < self.connections as u64
         {
             let (rows, connections) = (data.rows(), self.connections);
-            return bad(format!("{rows} rows for {connections} connections: a share has a row for each at least"));
+            return bad(format!(
+                "{rows} rows for {connections} connections: a share has a row for each at least"
+            ));
         }
         let what = if self.steps { "a flow of steps" } else { "a request that is filled in" };
         if !fills && !self.steps {

@@ -351,7 +351,11 @@ fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
         line(name, *count, u.more.get(name).copied().unwrap_or(0), "", false)?;
     }
     if let Some(events) = &run.total.events {
-        let streams = format!("in {} streams, {} of each on average", show_count(events.streams), show_count(events.per_stream.mean()));
+        let streams = format!(
+            "in {} streams, {} of each on average",
+            show_count(events.streams),
+            show_count(events.per_stream.mean())
+        );
         line("events", events.events, 0, &streams, false)?;
     }
     line(

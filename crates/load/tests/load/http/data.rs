@@ -10,7 +10,7 @@ use super::kept::{Log, keeping, says};
 use super::kit::{ms, plan, pool, rate, run, run_on, target};
 
 fn rows(n: u64, order: Order) -> Option<Arc<Data>> {
-    let rows: String = (0..n).map(|row| format!("u{row},\"p{row}, {{{{\"\"\n")).collect();
+    let rows: String = (0..n).map(|row| format!("u{row},\"p{row}, {{{{\"\"\"\n")).collect();
     Some(Data::parse(format!("name,pass word\n{rows}").as_bytes(), order).unwrap().into())
 }
 
@@ -37,9 +37,14 @@ fn each_row_once_wherever_it_belongs() {
         for (workers, pace) in [(1, Pace::Closed), (2, Pace::Closed), (1, rate(400.0))] {
             let log = Arc::new(Log::default());
             let pool = Pool { connections: 5, data: rows(57, Order::Once), pace, ..filled(version) };
-            let ran = run_on(workers, plan(pool, ms(20_000)), &keeping(&log, is_http2(version), |_| says("hello")));
+            let ran =
+                run_on(workers, plan(pool, ms(20_000)), &keeping(&log, is_http2(version), |_| says("hello")));
             let c = ran.counts();
-            assert_eq!((ran.outcome.failure.as_ref(), c.sent, c.answered, c.failed), (None, 57, 57, 0), "{c:?}");
+            assert_eq!(
+                (ran.outcome.failure.as_ref(), c.sent, c.answered, c.failed),
+                (None, 57, 57, 0),
+                "{c:?}"
+            );
             let mut seen = BTreeMap::new();
             for asked in log.all() {
                 let row: u64 = asked.path["/u/u".len()..].split('?').next().unwrap().parse().unwrap();
@@ -47,7 +52,11 @@ fn each_row_once_wherever_it_belongs() {
                 assert_eq!(asked.field("x-name"), format!("<u{row}>"));
                 assert_eq!(asked.field("x-n"), format!("{}", 1000 + row), "the number is that of the row");
                 let begin = format!("{{\"p\": \"p{row}, {{{{\\\"\", \"r\": \"");
-                assert!(asked.body.starts_with(&begin) && asked.body.len() == begin.len() + 8, "{}", asked.body);
+                assert!(
+                    asked.body.starts_with(&begin) && asked.body.len() == begin.len() + 8,
+                    "{}",
+                    asked.body
+                );
                 let letters = &asked.body[begin.len()..begin.len() + 6];
                 assert_eq!(seen.insert(row, letters.to_owned()), None, "row {row} twice");
             }
@@ -66,7 +75,8 @@ fn rows_come_again_in_their_order() {
     for version in VERSIONS {
         let log = Arc::new(Log::default());
         let pool = Pool { total_requests: Some(8), data: rows(3, Order::InOrder), ..filled(version) };
-        let pool = Pool { version: if is_http2(version) { Version::Http2 { streams: 1 } } else { version }, ..pool };
+        let pool =
+            Pool { version: if is_http2(version) { Version::Http2 { streams: 1 } } else { version }, ..pool };
         run(plan(pool, ms(20_000)), &keeping(&log, is_http2(version), |_| says("hello")));
         let users: Vec<String> = log.all().iter().map(|asked| asked.field("x-name").to_owned()).collect();
         assert_eq!(users, ["<u0>", "<u1>", "<u2>", "<u0>", "<u1>", "<u2>", "<u0>", "<u1>"]);

@@ -48,7 +48,10 @@ fn the_figures_are_those_of_the_server() {
         let events = events(&ran);
         assert_eq!((events.streams, events.events), (10, 50), "{version:?}");
         assert_eq!((events.per_stream.max(), events.per_stream.mean()), (5, 5));
-        assert_eq!((events.first_event.count(), events.event_gap.count(), events.last_event.count()), (10, 40, 10));
+        assert_eq!(
+            (events.first_event.count(), events.event_gap.count(), events.last_event.count()),
+            (10, 40, 10)
+        );
         near(events.first_event.at(0.5), ms(120), "first");
         near(events.last_event.at(0.5), ms(120 + 4 * 30), "last");
         // The time between two of them is as often too short as too long.
@@ -69,7 +72,8 @@ fn the_figures_are_those_of_the_server() {
 fn a_stream_that_does_not_begin_is_none_that_was_quick() {
     for version in VERSIONS {
         let request = stream("/events/2/10?first=60000", None);
-        let pool = Pool { version, connections: 2, total_requests: Some(4), requests: vec![request], ..pool() };
+        let pool =
+            Pool { version, connections: 2, total_requests: Some(4), requests: vec![request], ..pool() };
         let mut plan = plan(pool, ms(20_000));
         plan.request_timeout = Some(ms(200));
         let ran = run_on_ours(plan);
@@ -108,16 +112,18 @@ fn an_event_may_come_in_pieces() {
 #[test]
 fn what_is_no_whole_stream_has_failed() {
     let close = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-    let answer = |content: &str| -> &'static [u8] { Box::leak(format!("{close}{content}").into_boxed_str()).as_bytes() };
+    let answer = |content: &str| -> &'static [u8] {
+        Box::leak(format!("{close}{content}").into_boxed_str()).as_bytes()
+    };
     let huge = format!("data: {}\n\n", "x".repeat(2 << 20));
     for (bytes, end, kind, what) in [
         (answer("data: a\n\ndata: b"), None, "events", "within an event, after 1 whole"),
         (answer("data: a\n\n"), Some("[DONE]"), "events", "after 1 events without '[DONE]'"),
         (answer(": nothing\n\n"), None, "events", "no event"),
         (answer(&huge), None, "too-long", "more than 1 MiB"),
-        (&b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"[..], None, "events", "application/json"),
+        (&b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"[..], None, "events", "application/json"),
         (&b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: a\n\n\r\n"[..], None, "closed", ""),
-        (&b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"[..], None, "status", "503"),
+        (&b"HTTP/1.1 503 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"[..], None, "status", "503"),
     ] {
         let pool = Pool { total_requests: Some(3), requests: vec![stream("/", end)], ..pool() };
         let ran = run(plan(pool, ms(20_000)), &says(bytes, true));

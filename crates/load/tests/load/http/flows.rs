@@ -39,7 +39,13 @@ fn steps(rows: u64) -> Pool {
         ..Request::default()
     };
     let data = Data::parse(format!("name\n{names}").as_bytes(), Order::Once).unwrap();
-    Pool { steps: true, requests: vec![login, page, leave], data: Some(data.into()), connections: 3, ..pool() }
+    Pool {
+        steps: true,
+        requests: vec![login, page, leave],
+        data: Some(data.into()),
+        connections: 3,
+        ..pool()
+    }
 }
 
 /// A server that knows who is who: user N has token tN, number 7N, and c N in its page.
@@ -145,7 +151,11 @@ fn a_flow_outlives_its_connection() {
         pool.requests[1].pause = Think::Constant(ms(3));
         let ran = run(plan(pool, ms(20_000)), &server);
         let c = ran.counts();
-        assert_eq!((c.sent, c.answered, c.failed, more(&ran, "flows-whole")), (60, 60, 0, 20), "{per_connection:?} {c:?}");
+        assert_eq!(
+            (c.sent, c.answered, c.failed, more(&ran, "flows-whole")),
+            (60, 60, 0, 20),
+            "{per_connection:?} {c:?}"
+        );
         let connections = log.all().iter().map(|asked| asked.connection).max().unwrap();
         assert!(connections >= if per_connection == Some(2) { 30 } else { 60 }, "{connections}");
     }
@@ -188,7 +198,11 @@ fn a_step_may_be_redirected() {
         let pool = Pool { version, follow: Some(Follow::default()), ..steps(20) };
         let ran = run(plan(pool, ms(20_000)), &server);
         let c = ran.counts();
-        assert_eq!((c.sent, c.answered, c.failed, more(&ran, "flows-whole")), (60, 60, 0, 20), "{version:?} {c:?}");
+        assert_eq!(
+            (c.sent, c.answered, c.failed, more(&ran, "flows-whole")),
+            (60, 60, 0, 20),
+            "{version:?} {c:?}"
+        );
         assert_eq!((more(&ran, "redirects"), log.all().len()), (20, 80), "{version:?}");
     }
 }
@@ -199,14 +213,16 @@ fn the_end_of_a_run_leaves_flows_unfinished() {
     for version in VERSIONS {
         let log = Arc::new(Log::default());
         let http2 = matches!(version, Version::Http2 { .. });
-        let mut pool = Pool { version: if http2 { Version::Http2 { streams: 1 } } else { version }, ..steps(1000) };
+        let mut pool =
+            Pool { version: if http2 { Version::Http2 { streams: 1 } } else { version }, ..steps(1000) };
         pool.requests[0].pause = Think::Constant(Duration::from_secs(60));
         let mut plan = plan(pool, ms(400));
         plan.waiting = ms(1000);
         let ran = run(plan, &keeping(&log, http2, knows));
         let c = ran.counts();
         assert_eq!((c.sent, c.answered, c.failed), (3, 3, 0), "{version:?} {c:?}");
-        let flows = ["flows", "flows-whole", "flows-unfinished", "steps-not-asked"].map(|name| more(&ran, name));
+        let flows =
+            ["flows", "flows-whole", "flows-unfinished", "steps-not-asked"].map(|name| more(&ran, name));
         assert_eq!(flows, [3, 0, 3, 6], "{version:?}");
     }
 }
@@ -224,9 +240,8 @@ fn a_wrong_status_ends_a_flow_and_not_its_connection() {
 
 #[test]
 fn what_is_no_flow_is_refused() {
-    let refused = |pool: Pool| {
-        HttpLoad::new(plan(pool, ms(100)), HttpOptions::default()).unwrap_err().to_string()
-    };
+    let refused =
+        |pool: Pool| HttpLoad::new(plan(pool, ms(100)), HttpOptions::default()).unwrap_err().to_string();
     let mut early = steps(1);
     early.requests.swap(0, 1);
     assert!(refused(early).contains("nothing is called 'id': there are name,"));

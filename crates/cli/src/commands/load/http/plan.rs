@@ -9,7 +9,8 @@ use clap::Args;
 use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
 use flowlane_load::fill::{Data, Order};
 use flowlane_load::http::{
-    AimLaw, Behaviour, Body, Checks, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
+    AimLaw, Behaviour, Body, Checks, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url,
+    Version, check,
 };
 use flowlane_load::scenario::Instead;
 use flowlane_load::{ClientRange, Phase, timeline};
@@ -334,7 +335,10 @@ impl PlanOptions {
             body,
             checks,
             events: match self.events {
-                true => Some(EventStream::ending_with(self.events_end.as_deref()).map_err(|e| anyhow!("--events-end: {e}"))?),
+                true => Some(
+                    EventStream::ending_with(self.events_end.as_deref())
+                        .map_err(|e| anyhow!("--events-end: {e}"))?,
+                ),
                 false => None,
             },
             ..Request::default()
