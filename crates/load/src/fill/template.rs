@@ -42,6 +42,8 @@ pub struct Vars {
     pub number: u64,
     /// Of random values.
     pub seed: u64,
+    /// The cookies to be sent.
+    pub cookies: Vec<u8>,
     /// What was captured, by the place of its name in the scope.
     pub caught: Vec<Vec<u8>>,
 }
@@ -79,6 +81,8 @@ enum Slot {
     Uuid,
     /// The length of the body, which only our own text has.
     Length,
+    /// The field of the cookies to be sent, which only our own text has.
+    Cookies,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +98,8 @@ enum Quote {
 pub struct BadTemplate(String);
 
 impl Template {
+    /// The placeholder of the cookies' whole line.
+    pub(crate) const COOKIES: &'static str = "{{\0cookies}}";
     /// The placeholder of a body's length, for a head whose body is filled in.
     pub(crate) const LENGTH: &'static str = "{{\0length}}";
 
@@ -249,6 +255,7 @@ fn slot(inside: &str, scope: &Scope<'_>) -> Result<Piece, BadTemplate> {
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let slot = match (kind, argument) {
         ("\0length", None) => Slot::Length,
+        ("\0cookies", None) => Slot::Cookies,
         ("uuid", None) => Slot::Uuid,
         ("counter", None) => Slot::Counter(0),
         ("counter", Some(first)) => {
@@ -313,6 +320,8 @@ fn generate(slot: Slot, vars: &Vars, i: usize, length: usize, out: &mut Vec<u8>)
             let [a, b, c] = [high >> 32, high >> 16 & 0xffff, high & 0xffff];
             write!(out, "{a:08x}-{b:04x}-{c:04x}-{:04x}-{:012x}", low >> 48, low & 0xffff_ffff_ffff)
         }
+        Slot::Cookies if vars.cookies.is_empty() => Ok(()),
+        Slot::Cookies => out.write_all(&[b"Cookie: ", &vars.cookies[..], b"\r\n"].concat()),
         Slot::Column(_) | Slot::Caught(_) => Ok(()),
     };
 }
@@ -369,7 +378,8 @@ mod tests {
 
     #[test]
     fn placeholders_are_filled_in() {
-        let vars = Vars { row: 0, number: 3, seed: 5, caught: vec![b"t/\"1".to_vec()] };
+        let caught = vec![b"t/\"1".to_vec()];
+        let vars = Vars { row: 0, number: 3, seed: 5, caught, ..Vars::default() };
         for (text, place, expected) in [
             ("/users/{{id}}?n={{ full name }}", Place::Path, "/users/7?n=a%20b%22&/%0A%C3%A4"),
             ("/{{full name|url}}", Place::Path, "/a%20b%22%26%2F%0A%C3%A4"),

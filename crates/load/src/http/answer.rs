@@ -83,7 +83,7 @@ impl Engine {
                 None => return,
                 Some(Event::Interim(_)) => {}
                 Some(Event::Head(head)) => {
-                    let (special, asked) = (conn.special, conn.asked);
+                    let (special, asked) = (conn.special, (conn.target, conn.asked.request));
                     conn.status = head.status;
                     conn.keep = head.keep_alive;
                     conn.first_byte = if conn.first_byte == 0 { self.now } else { conn.first_byte };
@@ -95,7 +95,7 @@ impl Engine {
                         }
                     }
                     if special {
-                        special::head(&self.pools[p].plan, &mut conn.extra, asked.request, &head);
+                        special::head(&self.pools[p].plan, &mut conn.extra, asked, &head);
                     }
                 }
                 Some(Event::Data(data)) => {
@@ -139,7 +139,6 @@ impl Engine {
         let conn = &mut self.conns[c as usize];
         let InFlight { intended, sent, request } = conn.asked;
         let first_byte = if conn.first_byte == 0 { now } else { conn.first_byte };
-        pool.book.answered(request, &Sample { intended, sent, first_byte, done: now, code: conn.status });
         let checks = &pool.plan.pool.requests[usize::from(request)].checks;
         let mut verdict = checks.judge(conn.status, conn.content);
         let special = conn.special;
@@ -147,6 +146,9 @@ impl Engine {
             verdict = special::end(pool, &mut conn.extra, request, intended);
         }
         let fine = verdict.is_ok();
+        let wrong = verdict.as_ref().err().map(|wrong| wrong.0);
+        let sample = Sample { intended, sent, first_byte, done: now, code: conn.status };
+        pool.book.answered(request, &sample, wrong);
         if let Err(wrong) = verdict {
             pool.book.error(Some(request), intended, now, wrong.0, || wrong.1);
         }

@@ -8,6 +8,8 @@ use flowlane_stack::rng::Rng;
 
 use super::check::Wrong;
 use super::events::{Reading, is_stream};
+use super::filled::Filled;
+use super::jar::Jar;
 use super::numbers::Numbers;
 use super::plan::{Pool, Request};
 use super::prepared::Prepared;
@@ -28,17 +30,29 @@ pub(super) struct Client {
     pub(super) made: Option<Arc<Prepared>>,
     pub(super) is_made: bool,
     pub(super) watch: Watch,
+    pub(super) jar: Jar,
 }
 
 impl Client {
     /// Values for a request, or for a whole flow.
     pub(super) fn renew(&mut self, pool: &Pool, (numbers, rng): (&mut Numbers, &mut Rng), names: usize) {
+        if pool.steps {
+            // Another flow is another client.
+            self.jar.clear();
+        }
         let number = numbers.next();
         self.vars.number = number;
         self.vars.row = pool.data.as_ref().map_or(0, |data| numbers.row(number, data, rng));
         self.vars.caught.resize(names, Vec::new());
         self.vars.caught.iter_mut().for_each(Vec::clear);
         self.vars.seed = rng.next_u64();
+    }
+
+    /// Puts together the cookies of a request.
+    pub(super) fn cookies(&mut self, filled: &Filled, https: bool) {
+        self.vars.cookies.clear();
+        let path = filled.path(&self.vars);
+        self.jar.write(&path, https, &mut self.vars.cookies);
     }
 
     /// The answer is whole, and its status is as it should be: see [`Watch::end`].

@@ -76,7 +76,7 @@ impl Filled {
             _ => None,
         };
         let fields = headers.iter().map(|(_, value)| value);
-        if body.is_none() && fields.chain([&path]).all(|text| text.literal().is_some()) {
+        if !pool.cookies && body.is_none() && fields.chain([&path]).all(|text| text.literal().is_some()) {
             return Ok(None);
         }
         if let Some(data) = &pool.data {
@@ -98,6 +98,10 @@ impl Filled {
                 None => literal_body(request).len().to_string(),
             };
             let text = head(url, request, path_text, proxy_of(pool, url), &length, close);
+            let text = match text.strip_suffix("\r\n") {
+                Some(fields) if pool.cookies => format!("{fields}{}\r\n", Template::COOKIES),
+                _ => text,
+            };
             let (first, rest) = text.split_at(text.find("\r\n").unwrap_or(0));
             Ok::<_, BadPlan>([parse(first)?, parse(rest)?])
         };
@@ -109,6 +113,11 @@ impl Filled {
     pub(super) fn uses_rows(&self) -> bool {
         let fields = self.headers.iter().map(|(_, value)| value);
         fields.chain([&self.path]).chain(&self.body).any(Template::uses_rows)
+    }
+
+    /// The path as it is with these values.
+    pub(super) fn path(&self, vars: &Vars) -> Vec<u8> {
+        self.path.fill(self.data.as_deref(), vars, Place::Path)
     }
 
     /// Writes head and body; what is too large to be filled in follows them. `scratch` is for the body meanwhile.
@@ -131,13 +140,14 @@ impl Filled {
         let text = |template: &Template, place| {
             String::from_utf8_lossy(&template.fill(data, vars, place)).into_owned()
         };
+        let mut headers: Vec<(String, String)> =
+            self.headers.iter().map(|(name, value)| (name.clone(), text(value, Place::Field))).collect();
+        if !vars.cookies.is_empty() {
+            headers.push(("Cookie".into(), String::from_utf8_lossy(&vars.cookies).into_owned()));
+        }
         Request {
             path: Some(text(&self.path, Place::Path)),
-            headers: self
-                .headers
-                .iter()
-                .map(|(name, value)| (name.clone(), text(value, Place::Field)))
-                .collect(),
+            headers,
             body: match &self.body {
                 Some(body) => Body::Bytes(body.fill(data, vars, Place::Body).into()),
                 None => literal_body(of),

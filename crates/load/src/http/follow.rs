@@ -52,6 +52,9 @@ impl Engine {
         let before = course.url.clone();
         let next = course.goes(&plan.pool, status, &location).and_then(|()| {
             let target = &plan.pool.targets[usize::from(target)].url;
+            if let Some(client) = client.as_ref().filter(|_| plan.pool.cookies) {
+                client.jar.apply(&mut course.request, &course.url, target);
+            }
             let mut origin = |url| pool.origins.of(url).ok_or_else(Origins::full);
             if journey.home.is_none() && !course.url.is_of_one_origin_with(&before) {
                 let home = origin(target)?;

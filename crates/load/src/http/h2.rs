@@ -27,7 +27,6 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::check::{Checker, Wrong};
-use super::client::Client;
 use super::flow;
 use super::hop::is_redirect;
 use super::interim::Limited;
@@ -44,7 +43,7 @@ use crate::run::clock;
 use crate::run::door::Refusal;
 use crate::run::moments::Moments;
 
-use self::slot::{Due, slot};
+use self::slot::{Due, With, slot};
 
 type Body = Full<Bytes>;
 type Outgoing = hyper::Request<Body>;
@@ -411,7 +410,7 @@ async fn exchange(
     asked: Outgoing,
     wanted: &super::plan::Request,
     intended: u64,
-    client: Option<(&mut Client, &[u16])>,
+    client: Option<With<'_>>,
 ) -> Result<Answer, Broken> {
     sender.ready().await?;
     let response = sender.send_request(asked).await?;
@@ -421,8 +420,16 @@ async fn exchange(
     let followed = shared.plan.pool.follow.is_some() && is_redirect(code);
     let location = response.headers().get(hyper::header::LOCATION).filter(|_| followed);
     let location = location.map(|location| location.as_bytes().to_vec());
+    let mut client = client;
+    if let Some(With { client, host: Some(host), .. }) = &mut client
+        && shared.plan.pool.cookies
+    {
+        for value in response.headers().get_all(hyper::header::SET_COOKIE) {
+            client.jar.take(value.as_bytes(), host);
+        }
+    }
     let mut client = client.filter(|_| wanted.is_watched());
-    if let Some((client, _)) = &mut client {
+    if let Some(With { client, .. }) = &mut client {
         client.watch.head(wanted, |name| Some(response.headers().get(name)?.as_bytes()));
     }
     let mut body = response.into_body();
@@ -440,7 +447,7 @@ async fn exchange(
         if let Some(checker) = &mut checker {
             checker.data(&wanted.checks, data);
         }
-        if let Some((client, _)) = &mut client {
+        if let Some(With { client, .. }) = &mut client {
             let before = client.watch.stream.last;
             let events =
                 client.watch.data(wanted, data, now).map_err(|Wrong(kind, why)| Broken::new(kind, why))?;
@@ -465,7 +472,7 @@ async fn exchange(
     {
         verdict = checker.end(&wanted.checks);
     }
-    if let Some((client, slots)) = client.filter(|_| verdict.is_ok() && location.is_none()) {
+    if let Some(With { client, slots, .. }) = client.filter(|_| verdict.is_ok() && location.is_none()) {
         verdict = client.end(wanted, slots);
         if verdict.is_ok() && wanted.events.is_some() {
             let (last, events) = (client.watch.stream.last, client.watch.stream.events);

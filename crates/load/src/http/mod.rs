@@ -21,7 +21,7 @@
 //! What only some requests need is in `special`: placeholders (`filled`, `numbers`), content that is looked at (`client`), server-sent events
 //! (`events`); `flow` has requests that are steps.
 //!
-//! Not supported: decoding of content, cookies.
+//! Not supported: decoding of content.
 
 mod answer;
 mod book;
@@ -29,6 +29,7 @@ pub mod check;
 mod choice;
 mod client;
 mod conn;
+pub mod curl;
 pub mod directions;
 mod due;
 mod engine;
@@ -41,6 +42,7 @@ mod h2;
 mod hop;
 mod idle;
 mod interim;
+mod jar;
 mod journey;
 mod leave;
 mod numbers;

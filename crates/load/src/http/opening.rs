@@ -180,7 +180,8 @@ impl Engine {
         pool.pacing.failed(now, now.saturating_sub(conn.since));
         if wanted {
             // The request failed with the connection; it counts once.
-            pool.book.request_not_connected(intended, now, kind, why);
+            let request = self.conns[c as usize].asked.request;
+            pool.book.request_not_connected(request, intended, now, kind, why);
             self.flow_ends(c, true, flow::CUT);
         } else {
             pool.book.not_connected(now, kind, why);

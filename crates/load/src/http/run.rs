@@ -20,6 +20,7 @@ use super::plan::{BadPlan, Plan, Pool, Request, Target};
 use super::pool::{PoolPlan, share};
 use super::prepared::prepare;
 use super::way::{Way, tls};
+use crate::report::requests::LogTo;
 use crate::report::{LaneRecord, Snapshot};
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
 use crate::run::timeline;
@@ -40,6 +41,7 @@ pub(super) struct Common {
     standing: Vec<AtomicU64>,
     pub(super) outcomes: Outcomes<LaneResult>,
     snapshots: Option<SyncSender<Snapshot>>,
+    log: Option<LogTo>,
 }
 
 /// Result of a lane.
@@ -73,6 +75,10 @@ impl Common {
         self.plan.phases.last().map_or(1.0, |p| p.to)
     }
 
+    pub(super) fn log(&self) -> Option<LogTo> {
+        self.log.clone()
+    }
+
     pub(super) fn snapshots(&self) -> Option<SyncSender<Snapshot>> {
         self.snapshots.clone()
     }
@@ -89,6 +95,8 @@ pub struct HttpOptions {
     pub slack: Duration,
     /// Where snapshots go while it runs.
     pub snapshots: Option<SyncSender<Snapshot>>,
+    /// Where a line for each request goes.
+    pub log: Option<LogTo>,
 }
 
 /// A run.
@@ -136,6 +144,7 @@ impl HttpLoad {
             standing: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             outcomes: to,
             snapshots: options.snapshots,
+            log: options.log,
             plan,
         };
         Ok(Self { common: Arc::new(common), outcomes })

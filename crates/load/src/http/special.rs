@@ -25,7 +25,7 @@ pub(super) fn begin(pool: &mut PoolState, conn: &mut Conn, request: u16, intende
     if !plan.has_clients {
         return;
     }
-    let last = conn.last;
+    let (last, target) = (conn.last, conn.target);
     let client = conn.extra().client.get_or_insert_default();
     if client.step == 0 {
         client.renew(&plan.pool, (&mut pool.numbers, rng), plan.names);
@@ -35,7 +35,10 @@ pub(super) fn begin(pool: &mut PoolState, conn: &mut Conn, request: u16, intende
         }
     }
     client.is_made = prepared.filled.is_some();
-    if client.is_made {
+    if let Some(filled) = &prepared.filled {
+        if plan.pool.cookies {
+            client.cookies(filled, plan.pool.targets[usize::from(target)].url.https);
+        }
         client.fill(prepared, last, &mut pool.scratch);
     }
 }
@@ -57,12 +60,32 @@ impl Client {
 }
 
 /// The head of an answer has come.
-pub(super) fn head(plan: &PoolPlan, extra: &mut Option<Box<Extra>>, request: u16, head: &Response<'_>) {
+pub(super) fn head(
+    plan: &PoolPlan,
+    extra: &mut Option<Box<Extra>>,
+    (target, request): (u16, u16),
+    head: &Response<'_>,
+) {
+    if plan.pool.cookies {
+        cookies(plan, extra, target, head);
+    }
     let asked = &plan.pool.requests[usize::from(request)];
     if asked.is_watched()
         && let Some(client) = extra.as_mut().and_then(|e| e.client.as_mut())
     {
         client.watch.head(asked, fields(head));
+    }
+}
+
+/// Takes the cookies of an answer, unless a redirect has led somewhere else.
+fn cookies(plan: &PoolPlan, extra: &mut Option<Box<Extra>>, target: u16, head: &Response<'_>) {
+    let Some(extra) = extra else { return };
+    let away = extra.journey.as_ref().is_some_and(|journey| journey.is_away());
+    if let Some(client) = extra.client.as_mut().filter(|_| !away) {
+        let host = plan.pool.targets[usize::from(target)].url.name();
+        for (_, value) in head.fields.filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")) {
+            client.jar.take(value, host);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub mod model;
 mod parts;
 pub mod periods;
 pub mod recorder;
+pub mod requests;
 pub mod series;
 pub mod tally;
 pub mod text;

@@ -166,6 +166,7 @@ impl Cx<'_> {
             targets: target,
             requests: if requests.is_empty() { vec![Request::default()] } else { requests },
             steps: !pool.step.is_empty(),
+            cookies: pool.cookies,
             data,
             pace,
             connections: pool.connections.as_ref().map_or(100, |c| *c.get_ref() as usize),

@@ -81,6 +81,8 @@ pub(super) struct Pool {
     #[serde(default)]
     pub(super) step: Vec<Spanned<Request>>,
     pub(super) data: Option<Spanned<Data>>,
+    #[serde(default)]
+    pub(super) cookies: bool,
 }
 
 /// A file of rows.

@@ -8,9 +8,8 @@ use std::sync::{Arc, OnceLock};
 use hyper::client::conn::http2::SendRequest;
 use tokio::sync::Mutex;
 
-use super::slot::again;
+use super::slot::{With, again};
 use super::{Answer, Body, Broken, Ended, Shared, exchange, handshake, within};
-use crate::http::client::Client;
 use crate::http::hop::Course;
 use crate::http::origins::{Origin, Origins, open_origin};
 use crate::http::plan::Request;
@@ -29,7 +28,7 @@ pub(super) async fn follow(
     (url, request): (&Url, &Request),
     intended: u64,
     sender: &mut SendRequest<Body>,
-    mut client: Option<(&mut Client, &[u16])>,
+    mut client: Option<With<'_>>,
     mut answer: Answer,
 ) -> Result<Answer, Broken> {
     let pool = &shared.plan.pool;
@@ -38,6 +37,9 @@ pub(super) async fn follow(
     while let Some(location) = answer.location.take() {
         course.goes(pool, answer.code, &location).map_err(stopped)?;
         shared.lock().book.named(intended, "redirects");
+        if let Some(With { client, .. }) = client.as_ref().filter(|_| pool.cookies) {
+            client.jar.apply(&mut course.request, &course.url, url);
+        }
         let local = |e: String| stopped((ErrorKind::Malformed, e));
         let prepared = Prepared::of(pool, &course.url, &course.request).map_err(|e| local(e.to_string()))?;
         let asked = prepared.http2(&course.url, &course.request).map_err(local)?;
@@ -45,7 +47,8 @@ pub(super) async fn follow(
             exchange(shared, sender, asked, &course.request, intended, again(&mut client)).await
         } else {
             let mut elsewhere = sender_to(shared, &course).await?;
-            exchange(shared, &mut elsewhere, asked, &course.request, intended, again(&mut client)).await
+            let client = again(&mut client).map(|with| With { host: None, ..with });
+            exchange(shared, &mut elsewhere, asked, &course.request, intended, client).await
         };
         // The first request was processed, so this is none that the server has not seen.
         answer = hop.map_err(|e| Broken { unprocessed: false, ..e })?;

@@ -91,11 +91,16 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
     }
 }
 
-/// A client that is needed again afterwards, and the places of what a request captures.
-pub(super) fn again<'s>(
-    client: &'s mut Option<(&mut Client, &[u16])>,
-) -> Option<(&'s mut Client, &'s [u16])> {
-    client.as_mut().map(|(client, slots)| (&mut **client, *slots))
+/// The client of a request, the places of what it captures, and the host that is asked, unless a redirect has led to another origin.
+pub(super) struct With<'a> {
+    pub(super) client: &'a mut Client,
+    pub(super) slots: &'a [u16],
+    pub(super) host: Option<&'a str>,
+}
+
+/// A client that is needed again afterwards.
+pub(super) fn again<'s>(with: &'s mut Option<With<'_>>) -> Option<With<'s>> {
+    with.as_mut().map(|with| With { client: with.client, slots: with.slots, host: with.host })
 }
 
 struct Slot {
@@ -150,6 +155,9 @@ impl Slot {
             client.begun = true;
             shared.lock().book.named(intended, "flows");
         }
+        if let (Some(filled), Some(client), true) = (&form.filled, &mut self.client, pool.pool.cookies) {
+            client.cookies(filled, url.https);
+        }
         let own: Option<Request> = form
             .filled
             .as_ref()
@@ -179,7 +187,8 @@ impl Slot {
         let limit = (sent + plan.request_timeout.unwrap_or(plan.timeout).as_nanos() as u64)
             .min(shared.end + plan.waiting.as_nanos() as u64);
         let (sender, slots) = (&mut self.sender, &pool.slots[usize::from(place)][..]);
-        let mut client = self.client.as_deref_mut().map(|client| (client, slots));
+        let mut client =
+            self.client.as_deref_mut().map(|client| With { client, slots, host: Some(url.name()) });
         let answer = async {
             let first = exchange(&shared, sender, asked, wanted, intended, again(&mut client)).await?;
             match first.location {
@@ -216,7 +225,8 @@ impl Slot {
                 let sample =
                     Sample { intended, sent, first_byte: answer.first_byte, done, code: answer.code };
                 let mut inner = shared.lock();
-                inner.book.answered(place, &sample);
+                let wrong = answer.verdict.as_ref().err().map(|wrong| wrong.0);
+                inner.book.answered(place, &sample, wrong);
                 match answer.verdict {
                     Err(wrong) => inner.book.error(Some(place), intended, done, wrong.0, || wrong.1),
                     Ok(()) if pool.pool.steps => {

@@ -141,6 +141,8 @@ pub struct Pool {
     pub requests: Vec<Request>,
     /// Whether the requests are the steps of a flow, which a client takes in this order; the pace is then that of flows.
     pub steps: bool,
+    /// Whether clients keep cookies: with steps for a flow, otherwise for the run.
+    pub cookies: bool,
     /// Rows that fill in the requests.
     pub data: Option<Arc<Data>>,
     /// When requests are sent.
@@ -193,6 +195,7 @@ impl Pool {
             targets: vec![target],
             requests: vec![Request::default()],
             steps: false,
+            cookies: false,
             data: None,
             pace: Pace::Closed,
             connections: 1,

@@ -148,6 +148,12 @@ impl Pool {
         {
             return bad(format!("'{name}' is a column of the file of rows, and is captured as well"));
         }
+        let own = |r: &Request| r.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+        if self.cookies && self.requests.iter().any(own) {
+            return bad(
+                "cookies are kept, and a request has a Cookie header of its own: one or the other".into()
+            );
+        }
         let (mut fills, mut uses_rows) = (false, false);
         for target in &self.targets {
             for (place, request) in self.requests.iter().enumerate() {

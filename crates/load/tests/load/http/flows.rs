@@ -252,3 +252,68 @@ fn what_is_no_flow_is_refused() {
     assert!(refused(loose).contains("for steps"));
     assert!(refused(Pool { version: Version::Http1 { pipeline: 2 }, ..steps(1) }).contains("pipelining"));
 }
+
+/// A login whose answer redirects and sets cookies: they are asked for on the way, and by all later steps of this flow alone.
+#[test]
+fn a_flow_keeps_its_cookies() {
+    for version in VERSIONS {
+        let log = Arc::new(Log::default());
+        let http2 = matches!(version, Version::Http2 { .. });
+        let server = keeping(&log, http2, |asked| {
+            let mut answer = says("hello");
+            let user = asked.body.strip_prefix("user=").unwrap_or_default();
+            let (fields, cookie) = (answer.headers_mut(), |text: String| text.parse().unwrap());
+            match asked.path.as_str() {
+                "/login" => {
+                    assert_eq!(asked.field("cookie"), "", "of another flow");
+                    fields.append("set-cookie", cookie(format!("id={user}; Path=/; HttpOnly")));
+                    fields.append("set-cookie", cookie(format!("page={user}; Path=/page")));
+                    fields.append("set-cookie", cookie("tls=1; Secure".to_owned()));
+                    fields.append("location", cookie("/page/1".to_owned()));
+                    *answer.status_mut() = hyper::StatusCode::SEE_OTHER;
+                }
+                "/page/1" => {
+                    fields.append("set-cookie", cookie("seen=1".to_owned()));
+                }
+                "/logout" => {
+                    fields.append("set-cookie", cookie("id=; Max-Age=0".to_owned()));
+                }
+                _ => {}
+            }
+            answer
+        });
+        let step = |path: &str| Request { path: Some(path.into()), ..Request::default() };
+        let body = Body::Text("user={{counter:1}}".into());
+        let login = Request { method: "POST".into(), body, ..step("/login") };
+        let pool = Pool {
+            version,
+            steps: true,
+            cookies: true,
+            follow: Some(Follow::default()),
+            requests: vec![login, step("/other"), step("/logout"), step("/page")],
+            connections: 2,
+            total_requests: Some(9),
+            ..pool()
+        };
+        let ran = run(plan(pool, ms(20_000)), &server);
+        let c = ran.counts();
+        assert_eq!(
+            (c.sent, c.answered, c.failed, more(&ran, "flows-whole")),
+            (36, 36, 0, 9),
+            "{version:?} {c:?}"
+        );
+        let all = log.all();
+        assert_eq!(all.len(), 45);
+        let sent = |path: &str| -> Vec<String> {
+            let mut of: Vec<String> =
+                all.iter().filter(|a| a.path == path).map(|a| a.field("cookie").to_owned()).collect();
+            of.sort();
+            of
+        };
+        let each = |f: fn(u64) -> String| (1..=9).map(f).collect::<Vec<_>>();
+        assert_eq!(sent("/page/1"), each(|n| format!("id={n}; page={n}")), "{version:?}");
+        assert_eq!(sent("/other"), each(|n| format!("id={n}; seen=1")), "{version:?}");
+        assert_eq!(sent("/logout"), each(|n| format!("id={n}; seen=1")), "{version:?}");
+        assert_eq!(sent("/page"), each(|n| format!("page={n}; seen=1")), "{version:?}");
+    }
+}
