@@ -47,6 +47,7 @@ mod switch;
 mod top;
 mod trace;
 mod tune;
+mod tutorials;
 mod views;
 mod watching;
 mod web;

@@ -14,7 +14,7 @@ use crate::run::outcome::LaneOutcome;
 
 /// State shared by the lanes of a run.
 #[derive(Debug)]
-pub(super) struct Common {
+pub struct Common {
     pub(super) config: MemcachedLoadConfig,
     pub(super) gate: Gate,
     /// Connections of each lane, by bucket; a lane without any does not take part.
@@ -25,10 +25,6 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub(super) fn takes_part(&self, bucket: u16) -> bool {
-        self.connections.get(usize::from(bucket)).is_some_and(|n| *n > 0)
-    }
-
     /// Lanes before that of `bucket` that take part.
     fn nth(&self, bucket: u16) -> u64 {
         self.connections[..usize::from(bucket)].iter().filter(|n| **n > 0).count() as u64

@@ -13,7 +13,6 @@ mod learn;
 mod plan;
 mod restore;
 mod show;
-pub(crate) mod steering;
 mod tune;
 mod way;
 mod why;

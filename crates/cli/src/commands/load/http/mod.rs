@@ -88,6 +88,7 @@ impl Http {
         self.place.keep_reachable(&mut plan);
         self.place.check(&plan)?;
         if self.place.link == LinkKind::Kernel {
+            self.place.wait.for_all(&plan);
             super::reach::keep_answering(&mut plan);
         }
         self.place.more_descriptors(&plan)?;
