@@ -154,6 +154,7 @@ fn rows_reach_the_server_and_the_run_ends_with_the_last() {
     let more = ["-H", "X-Word: {{word}}", "--body", "{\"w\": \"{{word|json}}\"}"];
     let report = report(&[&[url.as_str()], &data[..], &more].concat());
     assert_eq!((&report["ok"], &report["total"]["counts"]["answered"]), (&true.into(), &25.into()));
+    assert_eq!(report["setup"]["more"]["rows"], "25 of name, word, once");
     let mut all = asked.lock().unwrap().clone();
     all.sort_unstable();
     all.dedup();

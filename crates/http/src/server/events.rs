@@ -1,5 +1,5 @@
-//! Server-sent events at a known pace (`/events/N/MS`), so that what measures them can be proved: event n is due so long after the head, whatever
-//! became of those before it.
+//! Server-sent events at a known pace (`/events/N/MS`), so that what measures them can be proved: event n is due so long after the head,
+//! whatever became of those before it.
 
 use std::future::Future;
 use std::io::Write;

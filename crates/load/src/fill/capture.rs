@@ -1,7 +1,7 @@
 //! What a step takes from its answer for the steps after it: by JSON pointer (RFC 6901), by regular expression, from a header field.
 //!
-//! The first [`MOST_CONTENT`] bytes of an answer's content are looked at, as they are on the wire: nothing is decompressed. Regular expressions
-//! are those of the crate `regex`, whose time is linear in the content.
+//! The first [`MOST_CONTENT`] bytes of an answer's content are looked at, as they are on the wire: nothing is decompressed. Regular
+//! expressions are those of the crate `regex`, whose time is linear in the content.
 
 use regex::bytes::Regex;
 

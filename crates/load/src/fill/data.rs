@@ -1,7 +1,7 @@
 //! A file of comma-separated values whose rows become requests: RFC 4180, with a head that names the columns.
 //!
-//! The file is whole in memory, without its quotes: its fields one behind the other, and where each ends. It comes from anywhere, so its size, its
-//! columns and its fields are bounded, and a row with too few or too many fields is refused with its line.
+//! The file is whole in memory, without its quotes: its fields one behind the other, and where each ends. It comes from anywhere, so its
+//! size, its columns and its fields are bounded, and a row with too few or too many fields is refused with its line.
 
 use std::fs::File;
 use std::io::{self, Read};

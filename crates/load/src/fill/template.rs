@@ -9,8 +9,8 @@
 //! | `{{uuid}}` | a random UUID (RFC 9562, version 4) |
 //! | `{{{{` | two braces |
 //!
-//! `|url` behind a name writes what is no letter, digit, `-`, `.`, `_` or `~` as `%XX`; `|json` is for the inside of a JSON string. In a path what
-//! no path may have is always written as `%XX`.
+//! `|url` behind a name writes what is no letter, digit, `-`, `.`, `_` or `~` as `%XX`; `|json` is for the inside of a JSON string. In a
+//! path what no path may have is always written as `%XX`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

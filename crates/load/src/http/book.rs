@@ -225,8 +225,8 @@ impl Book {
         }
     }
 
-    /// Records `count` events of a stream that came together; the one before them came at `since`, if there was one. None: the first did not
-    /// come in time.
+    /// Records `count` events of a stream that came together; the one before them came at `since`, if there was one. None: the first did
+    /// not come in time.
     pub(super) fn events(&mut self, intended: u64, now: u64, count: u64, since: Option<u64>) {
         if let Some(recorder) = &mut self.recorder {
             recorder.events(intended, now, count, since);

@@ -1,5 +1,5 @@
-//! What a client keeps from one request to the next, if its requests are more than bytes to be sent: the values of placeholders, where it is in
-//! a flow of steps, and what it looks for in the answer that it reads.
+//! What a client keeps from one request to the next, if its requests are more than bytes to be sent: the values of placeholders, where it
+//! is in a flow of steps, and what it looks for in the answer that it reads.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! A command line of curl as a request: what browsers copy and documentation shows.
 //!
-//! The words are those that a POSIX shell would make of it, with `$'...'` as bash has it, since browsers write that. Nothing is expanded: a line that has a
-//! variable, a command or a pipe in it is refused, as is each option that would be something else here than it is for curl.
+//! The words are those that a POSIX shell would make of it, with `$'...'` as bash has it, since browsers write that. Nothing is expanded: a
+//! line that has a variable, a command or a pipe in it is refused, as is each option that would be something else here than it is for curl.
 
 use std::path::PathBuf;
 
@@ -154,12 +154,12 @@ impl Curl {
         match name {
             "header" => self.header(&value)?,
             "data" | "data-ascii" | "data-raw" | "data-binary" | "data-urlencode" => {
-                self.data(name, value)?
+                self.data(name, value)?;
             }
             "request" => self.method = Some(value),
             "head" => self.method = Some("HEAD".into()),
             "user" => {
-                self.headers.push(("Authorization".into(), format!("Basic {}", STANDARD.encode(value))))
+                self.headers.push(("Authorization".into(), format!("Basic {}", STANDARD.encode(value))));
             }
             "cookie" if value.contains('=') => self.headers.push(("Cookie".into(), value)),
             "cookie" => {

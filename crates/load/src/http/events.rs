@@ -1,9 +1,9 @@
 //! Server-sent events: a stream of events in an answer, as the HTML standard has it (9.2.6), read as it comes.
 //!
-//! Lines end with CR, LF or both; an empty line ends an event; lines that begin with a colon are comments, by which servers keep a connection
-//! open; a mark of UTF-8 at the very beginning is skipped. An event counts if it has data. Of its data only as much is kept as tells whether it is
-//! the one that ends the stream, so however much comes, a stream needs a hundred bytes. The time of an event is that of the read that
-//! brought its end.
+//! Lines end with CR, LF or both; an empty line ends an event; lines that begin with a colon are comments, by which servers keep a
+//! connection open; a mark of UTF-8 at the very beginning is skipped. An event counts if it has data. Of its data only as much is kept as
+//! tells whether it is the one that ends the stream, so however much comes, a stream needs a hundred bytes. The time of an event is that of
+//! the read that brought its end.
 //!
 //! Not supported: `id`, `retry` and reconnecting: a load asks again when it is to ask again.
 

@@ -191,8 +191,8 @@ impl Engine {
                     return;
                 }
                 conn.state = State::Reading;
-                // The connection becomes ready with an answer or with its end. It may be ready already: with the answer to a request that went with
-                // the SYN, or because a proxy's last word left it so.
+                // The connection becomes ready with an answer or with its end. It may be ready already: with the answer to a request that
+                // went with the SYN, or because a proxy's last word left it so.
                 if conn.more() {
                     self.read(c);
                 }

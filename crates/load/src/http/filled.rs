@@ -1,5 +1,5 @@
-//! Requests with placeholders, compiled before the run: for HTTP/1 their head and body as templates, which one pass writes; for HTTP/2 and for
-//! redirects their parts.
+//! Requests with placeholders, compiled before the run: for HTTP/1 their head and body as templates, which one pass writes; for HTTP/2 and
+//! for redirects their parts.
 
 use std::sync::Arc;
 

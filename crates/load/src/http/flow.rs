@@ -5,9 +5,9 @@
 //!            └ fails: the steps after it are not asked
 //! ```
 //!
-//! The pace of a pool with steps is that of flows. A step after the first is due at the end of the pause after the answer before it, and its
-//! latency and the generator's lateness count from there. A client goes on over another connection to the same target if the server closes the one
-//! that it had.
+//! The pace of a pool with steps is that of flows. A step after the first is due at the end of the pause after the answer before it, and
+//! its latency and the generator's lateness count from there. A client goes on over another connection to the same target if the server
+//! closes the one that it had.
 
 use super::book::Book;
 use super::client::Client;

@@ -5,8 +5,8 @@
 //!                           └ no ▸ park it ▸ parked | opened ▸ ... ┴▸ send ▸ redirect ... ▸ answer ▸ back to the target's stream
 //! ```
 //!
-//! For the schedule and the records it is one request: it is sent once, with its intended time, and answered by the last answer; each redirect
-//! counts as `redirects`. The rules are in [`super::hop`].
+//! For the schedule and the records it is one request: it is sent once, with its intended time, and answered by the last answer; each
+//! redirect counts as `redirects`. The rules are in [`super::hop`].
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Where a redirect leads, and what is asked there (RFC 9110 §15.4): the rules, without a connection.
 //!
-//! A redirect is followed if the plan says so, at most so many times for a request, and only to hosts of the targets unless all are allowed:
-//! what a server answers shall not send a load to somebody who was not named. 303 asks with GET, 301 and 302 make a POST a GET as browsers
-//! do, 307 and 308 ask again as before. What is for the origin alone (Authorization, Cookie, a Host of one's own) does not go to another.
+//! A redirect is followed if the plan says so, at most so many times for a request, and only to hosts of the targets unless all are
+//! allowed: what a server answers shall not send a load to somebody who was not named. 303 asks with GET, 301 and 302 make a POST a GET as
+//! browsers do, 307 and 308 ask again as before. What is for the origin alone (Authorization, Cookie, a Host of one's own) does not go to
+//! another.
 
 use flowlane_http::h1::Response;
 

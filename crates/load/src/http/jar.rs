@@ -1,8 +1,8 @@
 //! A client's cookies: RFC 6265 for a client that asks one host.
 //!
-//! Kept are name, value, path, and whether it is for https alone. A cookie of another domain is not taken; one that is over (Max-Age of 0 or less, Expires
-//! before the year 2000, as servers write it to delete one) goes. Other times are not waited for: a run is shorter. A cookie without a path is for all paths.
-//! What a server may make a client keep is bounded.
+//! Kept are name, value, path, and whether it is for https alone. A cookie of another domain is not taken; one that is over (Max-Age of 0
+//! or less, Expires before the year 2000, as servers write it to delete one) goes. Other times are not waited for: a run is shorter. A
+//! cookie without a path is for all paths. What a server may make a client keep is bounded.
 
 use super::plan::Request;
 use super::url::Url;

@@ -18,8 +18,8 @@
 //!
 //! Redirects are followed by `follow` (`hop` has the rules, `origins` where they lead).
 //!
-//! What only some requests need is in `special`: placeholders (`filled`, `numbers`), content that is looked at (`client`), server-sent events
-//! (`events`); `flow` has requests that are steps.
+//! What only some requests need is in `special`: placeholders (`filled`, `numbers`), content that is looked at (`client`), server-sent
+//! events (`events`); `flow` has requests that are steps.
 //!
 //! Not supported: decoding of content.
 

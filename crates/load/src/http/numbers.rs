@@ -1,7 +1,7 @@
 //! The numbers of requests, or of flows, over all lanes, and the rows that they use.
 //!
-//! Number n belongs to the connection n modulo their number, and so to that connection's lane: no two lanes have the same number, all together have
-//! all of them, and no lane asks another.
+//! Number n belongs to the connection n modulo their number, and so to that connection's lane: no two lanes have the same number, all
+//! together have all of them, and no lane asks another.
 
 use flowlane_stack::rng::Rng;
 
@@ -48,7 +48,7 @@ impl Numbers {
         let rows = data.rows();
         match data.order {
             Order::InOrder | Order::Once => number % rows,
-            Order::Random => (u128::from(rng.next_u64()) * u128::from(rows) >> 64) as u64,
+            Order::Random => ((u128::from(rng.next_u64()) * u128::from(rows)) >> 64) as u64,
             // The given number's own place among the lane's rows, of which there is one for each connection at least.
             Order::Share => self.nth(self.given.saturating_sub(1) % self.below(rows).max(1)),
         }

@@ -188,8 +188,8 @@ impl Engine {
         }
     }
 
-    /// After a refusal: whether it need not be counted, since the run has ended for it. A run all of whose targets refuse before anything was
-    /// ever connected ends with the first refusal: nobody listens there.
+    /// After a refusal: whether it need not be counted, since the run has ended for it. A run all of whose targets refuse before anything
+    /// was ever connected ends with the first refusal: nobody listens there.
     fn is_shut_out(&mut self, p: usize) -> bool {
         let all = self.pools.iter().all(|pool| pool.count == 0 || pool.routes.all_given_up());
         if !all || self.pools[p].plan.pool.behaviour == Behaviour::SynOnly {

@@ -1,5 +1,5 @@
-//! What only some requests need, so that others pay for none of it: values in the place of placeholders, content that is looked at, streams of
-//! events. A connection whose request needs any of it is `special`.
+//! What only some requests need, so that others pay for none of it: values in the place of placeholders, content that is looked at, streams
+//! of events. A connection whose request needs any of it is `special`.
 
 use flowlane_http::h1::Response;
 use flowlane_stack::rng::Rng;

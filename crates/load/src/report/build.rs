@@ -120,8 +120,8 @@ impl LaneRecord {
     }
 }
 
-/// Merges the lanes' records and evaluates them. It takes the records: a lane's histograms are freed when they have been added, so that they and
-/// the sums are not held at once.
+/// Merges the lanes' records and evaluates them. It takes the records: a lane's histograms are freed when they have been added, so that
+/// they and the sums are not held at once.
 #[must_use]
 pub fn join(about: About, mut records: Vec<LaneRecord>) -> Run {
     let lanes = lanes(&records);

@@ -57,8 +57,8 @@ fn name(run: &Run) -> String {
     format!("{} {}", plain(&run.setup.command), targets.join(" ")).trim_end().to_owned()
 }
 
-/// Writes the run as a JUnit test suite (the XML that Jenkins, GitLab and others read): a test that the run was made, one that its schedule was
-/// kept, and one for each condition of `--fail`, which is passed when the condition does not hold.
+/// Writes the run as a JUnit test suite (the XML that Jenkins, GitLab and others read): a test that the run was made, one that its schedule
+/// was kept, and one for each condition of `--fail`, which is passed when the condition does not hold.
 ///
 /// # Errors
 /// Those of writing.

@@ -1,5 +1,5 @@
-//! Figures of server-sent events: of each stream, when its first event and its last came, how many it had, and how long after each event the next
-//! came. Nothing is allocated before the first event of a run.
+//! Figures of server-sent events: of each stream, when its first event and its last came, how many it had, and how long after each event
+//! the next came. Nothing is allocated before the first event of a run.
 
 use serde::{Deserialize, Serialize};
 

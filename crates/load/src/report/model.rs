@@ -468,8 +468,8 @@ pub struct SlipVerdict {
     /// 99.9th percentile of slip, nanoseconds.
     #[serde(rename = "p99.9-ns")]
     pub p99_9_ns: u64,
-    /// How late a request may be sent: the given budget, or else the largest of 5 ms, 1 % of the median latency and a tenth of the mean time
-    /// between two requests.
+    /// How late a request may be sent: the given budget, or else the largest of 5 ms, 1 % of the median latency and a tenth of the mean
+    /// time between two requests.
     pub budget_ns: u64,
     /// Requests that were due.
     #[serde(default)]
@@ -486,8 +486,8 @@ pub struct SlipVerdict {
     pub kept: bool,
 }
 
-/// How late a request may always be sent, nanoseconds. A thread that becomes ready on a processor which another one uses, such as the server's
-/// on the same machine, waits for the end of a slice of the kernel's scheduler: up to 4 ms, the tick of a kernel with `HZ=250`.
+/// How late a request may always be sent, nanoseconds. A thread that becomes ready on a processor which another one uses, such as the
+/// server's on the same machine, waits for the end of a slice of the kernel's scheduler: up to 4 ms, the tick of a kernel with `HZ=250`.
 const LEAST_BUDGET: u64 = 5_000_000;
 
 impl SlipVerdict {

@@ -316,8 +316,8 @@ impl Recorder {
         self.series.latency(latency);
     }
 
-    /// Records `count` events of a stream intended at that time, which came together; the one before them at `since`, if there was one. No event
-    /// at all: the wait for the first was given up.
+    /// Records `count` events of a stream intended at that time, which came together; the one before them at `since`, if there was one. No
+    /// event at all: the wait for the first was given up.
     #[inline]
     pub fn events(&mut self, intended: u64, now: u64, count: u64, since: Option<u64>) {
         if self.counts(intended) {

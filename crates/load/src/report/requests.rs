@@ -4,8 +4,8 @@
 //!   lane: Recorder ▸ batches of lines ▸ a bounded channel ▸ a thread of the command ▸ file
 //! ```
 //!
-//! A lane never waits for the file: lines for which the channel has no room are dropped and counted (`log-lost`). With a share of the requests the
-//! choice is even, not random: of 10 % each tenth of a lane.
+//! A lane never waits for the file: lines for which the channel has no room are dropped and counted (`log-lost`). With a share of the
+//! requests the choice is even, not random: of 10 % each tenth of a lane.
 
 use std::fmt::Write as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

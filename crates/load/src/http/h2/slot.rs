@@ -9,7 +9,7 @@ use flowlane::Time;
 use hyper::client::conn::http2::SendRequest;
 
 use super::follow::follow;
-use super::{Body, Broken, Ended, Inner, MOST_AGAIN, Shared, exchange, within};
+use super::{Body, Broken, Ended, Inner, MOST_AGAIN, Outgoing, Shared, exchange, within};
 use crate::http::client::Client;
 use crate::http::flow;
 use crate::http::plan::Request;
@@ -147,28 +147,9 @@ impl Slot {
     async fn ask(&mut self, (place, times): (u16, u8), intended: u64, free: u64) -> Asked {
         let (shared, pool) = (self.shared.clone(), self.shared.plan.clone());
         let url = &pool.pool.targets[usize::from(self.target)].url;
-        let form = pool.prepared(self.target, place);
         let written = &pool.pool.requests[usize::from(place)];
-        if let Some(client) =
-            self.client.as_mut().filter(|client| pool.pool.steps && place == 0 && !client.begun)
-        {
-            client.begun = true;
-            shared.lock().book.named(intended, "flows");
-        }
-        if let (Some(filled), Some(client), true) = (&form.filled, &mut self.client, pool.pool.cookies) {
-            client.cookies(filled, url.https);
-        }
-        let own: Option<Request> = form
-            .filled
-            .as_ref()
-            .zip(self.client.as_ref())
-            .map(|(filled, client)| filled.request(written, &client.vars));
+        let (own, asked) = self.outgoing(place, intended);
         let wanted = own.as_ref().unwrap_or(written);
-        let made = own.as_ref().map(|own| Prepared::of(&pool.pool, url, own)).transpose();
-        let asked = made.map_err(|e| e.to_string()).and_then(|made| {
-            let prepared = made.as_ref().unwrap_or(form);
-            Ok((prepared.http2(url, wanted)?, prepared.len(false)))
-        });
         let (asked, length) = match asked {
             Ok(asked) => asked,
             Err(why) => {
@@ -240,6 +221,31 @@ impl Slot {
         }
         self.flow_ends(intended, true, flow::CUT);
         Asked::Over
+    }
+
+    /// The request as it is with the client's values, if it has placeholders, and for hyper, with its length on the wire.
+    fn outgoing(&mut self, place: u16, intended: u64) -> (Option<Request>, Result<(Outgoing, u64), String>) {
+        let pool = &self.shared.plan;
+        let url = &pool.pool.targets[usize::from(self.target)].url;
+        let form = pool.prepared(self.target, place);
+        let written = &pool.pool.requests[usize::from(place)];
+        if let Some(client) = &mut self.client {
+            if pool.pool.steps && place == 0 && !client.begun {
+                client.begun = true;
+                self.shared.lock().book.named(intended, "flows");
+            }
+            if let Some(filled) = form.filled.as_ref().filter(|_| pool.pool.cookies) {
+                client.cookies(filled, url.https);
+            }
+        }
+        let filled = form.filled.as_ref().zip(self.client.as_ref());
+        let own = filled.map(|(filled, client)| filled.request(written, &client.vars));
+        let made = own.as_ref().map(|own| Prepared::of(&pool.pool, url, own)).transpose();
+        let asked = made.map_err(|e| e.to_string()).and_then(|made| {
+            let prepared = made.as_ref().unwrap_or(form);
+            Ok((prepared.http2(url, own.as_ref().unwrap_or(written))?, prepared.len(false)))
+        });
+        (own, asked)
     }
 
     fn flow_ends(&mut self, moment: u64, asked: bool, how: &'static str) {

@@ -181,8 +181,8 @@ pub struct Pool {
     pub behaviour: Behaviour,
     /// Buckets of the target to hit.
     pub aim: Option<HttpAim>,
-    /// TCP Fast Open (RFC 7413): each request goes with the SYN of its connection, where the target's cookie is known. For requests that may
-    /// be repeated, each on a connection of its own.
+    /// TCP Fast Open (RFC 7413): each request goes with the SYN of its connection, where the target's cookie is known. For requests that
+    /// may be repeated, each on a connection of its own.
     pub fast_open: bool,
 }
 

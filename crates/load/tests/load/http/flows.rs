@@ -109,13 +109,13 @@ fn a_capture_that_finds_nothing_ends_its_flow() {
         let http2 = matches!(version, Version::Http2 { .. });
         // Every third has no token; every fifth may not see its page.
         let server = keeping(&log, http2, |asked| {
-            let third = |n: u64| n % 3 == 0;
+            let third = |n: u64| n.is_multiple_of(3);
             if asked.path == "/login" {
                 let user: u64 = asked.body["{\"user\": \"u".len()..].trim_end_matches("\"}").parse().unwrap();
                 return if third(user) { says("{\"auth\": {}}") } else { knows(asked) };
             }
             match asked.path.split('/').nth(2).and_then(|id| id.parse::<u64>().ok()) {
-                Some(id) if id / 7 % 5 == 0 => Answer::new("no page".into()),
+                Some(id) if (id / 7).is_multiple_of(5) => Answer::new("no page".into()),
                 _ => knows(asked),
             }
         });
@@ -291,7 +291,7 @@ fn a_flow_keeps_its_cookies() {
             cookies: true,
             follow: Some(Follow::default()),
             requests: vec![login, step("/other"), step("/logout"), step("/page")],
-            connections: 2,
+            connections: 1,
             total_requests: Some(9),
             ..pool()
         };

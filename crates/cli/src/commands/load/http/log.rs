@@ -1,7 +1,7 @@
 //! `--log-requests`: each request, or a share of them, as lines of JSON in a file, written while the run lasts.
 //!
-//! A thread of its own writes what the lanes hand over. A file that cannot take it, as on a full disk, is said once; the run goes on without it and
-//! ends with exit code 1.
+//! A thread of its own writes what the lanes hand over. A file that cannot take it, as on a full disk, is said once; the run goes on
+//! without it and ends with exit code 1.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -55,11 +55,12 @@ pub(crate) struct Http {
     /// Target: http://HOST:PORT/PATH or https://..., each with its scheme; of several, connections take one after the other in turn.
     #[arg(value_name = "URL", required_unless_present_any = ["scenario", "curl"])]
     urls: Vec<Url>,
-    /// The request of this command line of curl, as browsers copy it: 'curl https://... -H ... --data-raw ...'. What would be something else here is
-    /// refused.
+    /// The request of this command line of curl, as browsers copy it: 'curl https://... -H ... --data-raw ...'. What would be something
+    /// else here is refused.
     #[arg(long, value_name = "LINE", conflicts_with_all = ["urls", "scenario", "method", "body", "body_size", "body_file"])]
     curl: Option<String>,
-    /// Scenario file in TOML, with tables [[pool]] and [[phase]]; URLs replace its targets. The end of 'flowlane load http --help' shows one.
+    /// Scenario file in TOML, with tables [[pool]] and [[phase]]; URLs replace its targets. The end of 'flowlane load http --help' shows
+    /// one.
     #[arg(long, value_name = "FILE", conflicts_with = "find_rate")]
     scenario: Option<PathBuf>,
     #[command(flatten)]

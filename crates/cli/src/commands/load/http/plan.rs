@@ -100,8 +100,8 @@ pub(super) struct PlanOptions {
     /// request's row. At most 256 MiB.
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
     data: Option<PathBuf>,
-    /// How rows are used: in-order, random, once (each at most once; the run ends with the last), or share (rows of its own for each worker's
-    /// lanes).
+    /// How rows are used: in-order, random, once (each at most once; the run ends with the last), or share (rows of its own for each
+    /// worker's lanes).
     #[arg(long, value_name = "ORDER", default_value = "in-order", requires = "data")]
     data_order: Order,
     /// Keep cookies: each connection, and with HTTP/2 each stream, is a client with its own.
