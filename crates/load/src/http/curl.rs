@@ -396,10 +396,12 @@ mod tests {
     }
 
     fn text(curl: &Curl) -> Vec<&str> {
-        let text = |piece| match piece {
-            &Piece::Text(ref text) => text.as_str(),
-            Piece::File { .. } => "(file)",
-        };
+        fn text(piece: &Piece) -> &str {
+            match piece {
+                Piece::Text(text) => text,
+                Piece::File { .. } => "(file)",
+            }
+        }
         curl.body.iter().map(text).collect()
     }
 
