@@ -52,4 +52,5 @@ mod views;
 mod watching;
 mod web;
 mod width;
+mod wire;
 mod zones;
