@@ -232,6 +232,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("log-requests", "load_http_data::each_request_is_a_line_of_a_file"),
     ("log-share", "load_http_data::each_request_is_a_line_of_a_file"),
     ("curl", "load_http_data::a_command_line_of_curl_is_a_request"),
+    ("wait", "tutorials"),
     ("cookies", "load_http_data::cookies_come_back"),
     ("events-end", "load_http_data::streams_of_our_own_server_are_measured_over_both_versions"),
     ("find-rate", "load_find"),
