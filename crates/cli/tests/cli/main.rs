@@ -19,6 +19,7 @@ mod link_faults;
 mod load;
 mod load_find;
 mod load_http;
+mod load_http_data;
 mod load_http_links;
 mod load_http_options;
 mod load_http_via;
