@@ -48,6 +48,12 @@ impl Common {
         at(nth)..at(nth + 1)
     }
 
+    /// To which of the server's lanes a connection is to come: they take turns over all lanes of ours.
+    pub(super) fn destination(&self, bucket: u16, nth: usize, lanes: usize) -> usize {
+        let before: u64 = self.connections[..usize::from(bucket)].iter().sum();
+        (before as usize).wrapping_add(nth) & (lanes - 1)
+    }
+
     /// Where a connection of a lane comes from, for the `turn`-th time.
     pub(super) fn connect(&self, bucket: u16, nth: usize, turn: u64) -> Connect {
         let options = SocketOptions { nodelay: true, ..SocketOptions::default() };

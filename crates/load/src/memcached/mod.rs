@@ -18,6 +18,7 @@ mod items;
 mod lane;
 mod laws;
 mod outcome;
+mod place;
 mod popularity;
 mod published;
 mod run;
@@ -75,6 +76,9 @@ pub struct MemcachedLoadConfig {
     pub poisson: bool,
     /// What is asked.
     pub mix: Mix,
+    /// Whether a key is asked for on a connection of the server's lane that has it, of a server that tells (`stats lanes`). Not with
+    /// [`Sources::Flows`], whose ports are fixed.
+    pub by_lane: bool,
     /// Whether all items are stored before the run.
     pub fill: bool,
     /// The phases, see [`timeline::usual`]; shares other than 1 are for a rate only.

@@ -17,6 +17,7 @@
 mod body;
 mod conn;
 mod echo;
+mod events;
 mod frames;
 mod stream;
 mod wire;

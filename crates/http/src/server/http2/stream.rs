@@ -18,10 +18,11 @@ use http::{Method, Request, Response, StatusCode};
 
 use super::body::{PIECE, Piece};
 use super::conn::Conn;
-use super::echo;
+use super::{echo, events};
 use crate::ending::within;
 use crate::h1::is_host;
 use crate::server::counters::Counter;
+use crate::server::events::Events;
 use crate::server::reply::{Body, LINE, PATTERN, Part, Reply, has_body, pattern};
 use crate::server::route::{self, RequestView};
 use crate::server::scratch;
@@ -135,6 +136,7 @@ impl Exchange {
             Body::File(part) => Source::File(part),
             Body::Kept(bytes) => Source::Kept(bytes),
             Body::Echo => Source::Echo(body),
+            Body::Events(events) => Source::Events(events),
         };
         let mut sending = Sending { stream, source, at: 0, len: len.unwrap_or(0), open: self.open };
         if matches!(sending.source, Source::Pattern | Source::Kept(_)) && sending.len <= PATTERN as u64 {
@@ -197,6 +199,7 @@ enum Source {
     File(Part),
     Kept(Bytes),
     Echo(RecvStream),
+    Events(Box<Events>),
 }
 
 /// An answer of which the head is sent.
@@ -216,6 +219,9 @@ impl Sending {
     async fn run(mut self) {
         if let Source::Echo(body) = self.source {
             return echo::run(self.open, self.stream, body).await;
+        }
+        if let Source::Events(of) = self.source {
+            return events::run(self.open, self.stream, *of).await;
         }
         let write = self.open.0.lane.options().timeouts.write;
         while self.at < self.len {
@@ -243,7 +249,7 @@ impl Sending {
         };
         let room = match self.source {
             Source::File(..) => ready!(self.open.0.poll_room(cx, capacity)),
-            Source::Pattern | Source::Kept(_) | Source::Echo(_) => capacity,
+            Source::Pattern | Source::Kept(_) | Source::Echo(_) | Source::Events(_) => capacity,
         };
         Poll::Ready(self.send(room))
     }
@@ -273,7 +279,7 @@ impl Sending {
                 }
                 (Piece::held(bytes, conn), n)
             }
-            Source::Echo(_) => return Err(Over),
+            Source::Echo(_) | Source::Events(_) => return Err(Over),
         };
         conn.credit(4 + n as u64 / 1024);
         self.at += n as u64;

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
+use super::super::filled::{Filled, Names};
 use super::{Behaviour, Pace, Plan, Pool, Request, Version};
+use crate::fill::{Order, Template};
 use crate::run::clients::ClientRange;
 
 /// Why a plan cannot be carried out.
@@ -108,6 +110,7 @@ impl Pool {
         }
         self.check_follow()?;
         self.check_fast_open()?;
+        self.check_fill()?;
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {
             let other = |a: &SocketAddr| a.is_ipv4() != family;
             if self.clients.iter().all(|c| c.is_ipv4() == family)
@@ -131,6 +134,62 @@ impl Pool {
             _ if self.fast_open => bad("asks a second time on a connection: not with Fast Open"),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses placeholders that nothing fills in, and steps and captures where they are none.
+    fn check_fill(&self) -> Result<(), BadPlan> {
+        let bad = |what: String| Err(BadPlan(format!("pool '{}': {what}", self.name)));
+        let names = Names::of(self);
+        if !self.steps && self.requests.iter().any(|r| !r.captures.is_empty() || !r.pause.is_none()) {
+            return bad("captures and a think time between requests are for steps (step = [...])".into());
+        }
+        if let Some(data) = &self.data
+            && let Some(name) = names.all().iter().find(|name| data.columns().contains(name))
+        {
+            return bad(format!("'{name}' is a column of the file of rows, and is captured as well"));
+        }
+        let own = |r: &Request| r.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+        if self.cookies && self.requests.iter().any(own) {
+            return bad(
+                "cookies are kept, and a request has a Cookie header of its own: one or the other".into()
+            );
+        }
+        let (mut fills, mut uses_rows) = (false, false);
+        for target in &self.targets {
+            for (place, request) in self.requests.iter().enumerate() {
+                let filled = Filled::of(self, &names, &target.url, place);
+                let filled = filled
+                    .map_err(|e| BadPlan(format!("pool '{}': '{}': {e}", self.name, request.title())))?;
+                fills |= filled.is_some();
+                uses_rows |= filled.is_some_and(|filled| filled.uses_rows());
+            }
+        }
+        if let Some(data) = self.data.as_ref().filter(|_| !uses_rows) {
+            let columns = data.columns().join(", ");
+            return bad(format!("no request uses a column of the file of rows, as {{{{name}}}}: {columns}"));
+        }
+        if let Some(data) = self.data.as_ref().filter(|data| data.order == Order::Share)
+            && data.rows() < self.connections as u64
+        {
+            let (rows, connections) = (data.rows(), self.connections);
+            return bad(format!(
+                "{rows} rows for {connections} connections: a share has a row for each at least"
+            ));
+        }
+        let what = if self.steps { "a flow of steps" } else { "a request that is filled in" };
+        if !fills && !self.steps {
+            return Ok(());
+        }
+        if matches!(self.version, Version::Http1 { pipeline: 2.. }) {
+            return bad(format!("{what} is one at a time on its connection: not with pipelining"));
+        }
+        if self.fast_open {
+            return bad(format!("{what} is made when it is sent: not with Fast Open"));
+        }
+        if self.steps && self.behaviour != Behaviour::Normal {
+            return bad(format!("{what} is for clients that send requests"));
+        }
+        Ok(())
     }
 
     /// Refuses Fast Open where a connection has anything to do before its first request, or has no request.
@@ -162,11 +221,22 @@ impl Pool {
 }
 
 impl Request {
-    /// Checks method, path and headers.
+    /// Checks method, path and headers, with whatever stands in the place of their placeholders.
     ///
     /// # Errors
     /// What is wrong, in one line.
     pub fn check(&self) -> Result<(), BadPlan> {
+        let bare = |text: &String| Template::bare(text).map_err(|e| BadPlan(e.to_string()));
+        let mut headers = Vec::with_capacity(self.headers.len());
+        for (name, value) in &self.headers {
+            headers.push((name.clone(), bare(value)?));
+        }
+        let path = self.path.as_ref().map(bare).transpose()?;
+        Self { path, headers, method: self.method.clone(), ..Self::default() }.check_as_it_is()
+    }
+
+    /// The same without placeholders.
+    pub(in crate::http) fn check_as_it_is(&self) -> Result<(), BadPlan> {
         let request = self;
         let token = |s: &str| {
             !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))

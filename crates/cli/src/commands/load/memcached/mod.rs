@@ -45,6 +45,9 @@ pub(crate) struct Memcached {
     /// Poisson arrivals of requests in place of evenly spaced ones.
     #[arg(long, requires = "open_loop")]
     poisson: bool,
+    /// Ask for each key on a connection of the lane that has it: of flowlane serve memcached, whose lanes it asks for ('stats lanes').
+    #[arg(long, conflicts_with = "target_key")]
+    by_lane: bool,
     /// Store all items before the run.
     #[arg(long)]
     fill: bool,
@@ -123,6 +126,7 @@ impl Load for Memcached {
             rate: self.rate,
             poisson: self.poisson,
             mix: self.mix.plan()?,
+            by_lane: self.by_lane,
             fill: self.fill,
             phases,
             timeout: self.timeout,
@@ -185,12 +189,12 @@ impl Load for Memcached {
             Some(rate) => format!("{}, {connections}", rate_in_words(rate, config.poisson)),
             None => format!("closed loop, {connections}"),
         };
-        Words {
-            schedule,
-            open_loop: config.rate.is_some(),
-            requests: REQUESTS.map(str::to_owned).to_vec(),
-            more: self.mix.words(&config.mix, config.fill),
+        let mut more = self.mix.words(&config.mix, config.fill);
+        if config.by_lane {
+            more.insert("by lane".to_owned(), "each key on a connection of its lane".to_owned());
         }
+        let requests = REQUESTS.map(str::to_owned).to_vec();
+        Words { schedule, open_loop: config.rate.is_some(), requests, more }
     }
 
     fn judge(&self, counts: &MemcachedCounts, interrupted: bool) -> Judgement {
