@@ -221,7 +221,8 @@ impl Sending {
             return echo::run(self.open, self.stream, body).await;
         }
         if let Source::Events(of) = self.source {
-            return events::run(self.open, self.stream, *of).await;
+            // On the heap, so that no other answer's task is larger for it.
+            return Box::pin(events::run(self.open, self.stream, *of)).await;
         }
         let write = self.open.0.lane.options().timeouts.write;
         while self.at < self.len {
