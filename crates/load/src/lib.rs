@@ -34,4 +34,4 @@ pub use run::flows::{self, Aim, FlowWish, NoFlows, Sources, Wanted};
 pub use run::outcome::{Counts, Outcome, Percentiles};
 pub use run::timeline::{self, Phase};
 pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome};
-pub use udp::{Load, LoadConfig, LoadError, MIN_PAYLOAD, Pace, Progress};
+pub use udp::{Load, LoadConfig, LoadError, MIN_PAYLOAD, Pace, PayloadSizes, Progress};

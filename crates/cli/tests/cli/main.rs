@@ -6,6 +6,7 @@ mod capabilities;
 mod check;
 mod compare;
 mod demo;
+mod doctor;
 mod ends;
 mod epair;
 #[path = "../../../load/tests/load/report/fixture.rs"]
@@ -40,6 +41,7 @@ mod schema;
 mod serve;
 mod serve_http;
 mod serve_memcached;
+mod service_file;
 mod shape;
 mod sharing;
 mod stat;

@@ -30,6 +30,10 @@ pub trait Kind: Debug + Send + Sync + 'static {
     fn phases(&self) -> &[Phase];
     /// Who is sent to.
     fn target(&self) -> Endpoint;
+    /// How a target says that nobody listens.
+    fn refusal() -> &'static str {
+        "connection refused"
+    }
     /// Limit for an answer.
     fn timeout(&self) -> Duration;
     /// Whether what lanes do before the start ends by timeouts of its own.
@@ -109,7 +113,7 @@ impl<K: Kind> Lanes<K> {
         let mut outcome = Outcome::merge(lanes, phases, interrupted, missing);
         if gate.door.is_shut() {
             let target = SocketAddr::from(self.kind.target());
-            outcome.failure = Some(format!("nothing listens at {target}: connection refused"));
+            outcome.failure = Some(format!("nothing listens at {target}: {}", K::refusal()));
         }
         outcome
     }

@@ -19,10 +19,12 @@ use flowlane::impair::{Edges, Slots};
 mod lane;
 mod order;
 mod payload;
+mod sizes;
 mod window;
 
 use self::lane::Lane;
 pub use self::payload::MIN_PAYLOAD;
+pub use self::sizes::PayloadSizes;
 use crate::report::Snapshot;
 use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
@@ -57,8 +59,10 @@ pub struct LoadConfig {
     pub flows: usize,
     /// When datagrams are sent.
     pub pace: Pace,
-    /// Payload, bytes: at least [`MIN_PAYLOAD`].
-    pub size: usize,
+    /// Payloads, each at least [`MIN_PAYLOAD`].
+    pub sizes: PayloadSizes,
+    /// Datagrams that a lane sends at each of its moments, at least 1; with a rate. The moments are as much rarer.
+    pub burst: u32,
     /// The phases with their share of the rate: see [`timeline::usual`].
     pub phases: Vec<Phase>,
     /// Time after which an answer is late; a datagram without an answer is lost.
@@ -91,6 +95,9 @@ pub enum LoadError {
     /// A closed loop sends when answers come.
     #[error("slots are for a rate: a window sends when answers come")]
     SlotsWithWindow,
+    /// Nothing at a moment.
+    #[error("a burst of nothing sends nothing: at least 1")]
+    NoBurst,
     /// The window is 0.
     #[error("a window of nothing sends nothing: at least 1")]
     NoWindow,
@@ -159,8 +166,12 @@ impl Load {
     /// # Errors
     /// See [`LoadError`].
     pub fn new(config: LoadConfig) -> Result<Self, LoadError> {
-        if config.size < MIN_PAYLOAD {
-            return Err(LoadError::Size(config.size));
+        let (smallest, _) = config.sizes.ends();
+        if smallest < MIN_PAYLOAD {
+            return Err(LoadError::Size(smallest));
+        }
+        if config.burst == 0 {
+            return Err(LoadError::NoBurst);
         }
         let flows: Vec<usize> = match &config.sources {
             Sources::Flows(flows) => flows.iter().map(Vec::len).collect(),
@@ -215,6 +226,10 @@ impl Kind for Common {
 
     fn target(&self) -> Endpoint {
         self.config.target
+    }
+
+    fn refusal() -> &'static str {
+        "the port is unreachable"
     }
 
     fn timeout(&self) -> Duration {

@@ -4,6 +4,7 @@
 //! the lane that sent the request and, if the target's key is known, so that requests hit chosen buckets there. On kernel sockets each
 //! flow is a connected socket, from a port chosen by where answers come if that is asked for.
 
+use std::str::FromStr;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use clap::Args;
 use flowlane::impair::{Cycle, Edges, Slots};
 use flowlane::{Endpoint, OpenLink, Protocol, Rss, TcpConfig, UdpFields};
 use flowlane_load::report::Snapshot;
-use flowlane_load::{ClientRange, LoadConfig, MIN_PAYLOAD, Pace, Phase, Sources, udp};
+use flowlane_load::{ClientRange, LoadConfig, Pace, PayloadSizes, Phase, Sources, udp};
 
 use super::course::{Course, Load, Needs, Words};
 use super::near::{Flows, fits};
@@ -25,8 +26,21 @@ const DEFAULT_RATE: u64 = 10_000;
 /// Default number of flows: on a link of ours, where a flow costs nothing, and on kernel sockets.
 const FLOWS: u64 = 1024;
 const KERNEL_FLOWS: u64 = 64;
-/// Largest payload of a UDP datagram over IPv4.
-const MAX_PAYLOAD: usize = 65_507;
+
+/// Values of `--size`.
+#[derive(Debug, Clone)]
+enum SizeOption {
+    Imix,
+    Sizes(PayloadSizes),
+}
+
+impl FromStr for SizeOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "imix" { Ok(Self::Imix) } else { text.parse().map(Self::Sizes) }
+    }
+}
 
 /// Send UDP datagrams to an echo or discard server.
 #[derive(Debug, Args)]
@@ -46,9 +60,13 @@ pub(crate) struct Udp {
     /// Time before the measurement in which the rate grows evenly from zero.
     #[arg(long, value_parser = units::duration, conflicts_with = "window")]
     ramp: Option<Duration>,
-    /// Payload of a datagram in bytes.
-    #[arg(long, default_value = "510", value_parser = units::size)]
-    size: usize,
+    /// Payloads in bytes: 510, or several that each flow sends in turn, each with how often it comes: 36x7,548x4,1472; or imix, the simple IMIX of
+    /// IP packets of 40 (the least that holds the generator's header), 576 and 1500 bytes.
+    #[arg(long, value_name = "SIZES", default_value = "510")]
+    size: SizeOption,
+    /// Datagrams sent at each moment, with as many moments fewer.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = units::count, conflicts_with_all = ["window", "slots"])]
+    burst: u64,
     /// Time after which an answer counts as late.
     #[arg(long, default_value = "1s", value_parser = units::duration)]
     timeout: Duration,
@@ -97,11 +115,7 @@ impl Load for Udp {
 
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
-        ensure!(
-            (MIN_PAYLOAD..=MAX_PAYLOAD).contains(&self.size),
-            "--size {}: from {MIN_PAYLOAD} (the generator's header) to what the link's MTU allows",
-            self.size
-        );
+        ensure!((1..=65_536).contains(&self.burst), "--burst {}: from 1 to 65536", self.burst);
         let most = if self.course.near.is_kernel() { 100_000 } else { 10_000_000 };
         let flows = self.flows();
         ensure!((1..=most).contains(&flows), "--flows {flows}: from 1 to {}", show_count(most));
@@ -137,7 +151,8 @@ impl Load for Udp {
             sources,
             flows,
             pace,
-            size: self.size,
+            sizes: self.sizes(),
+            burst: u32::try_from(self.burst).context("--burst")?,
             phases,
             timeout: self.timeout,
             discard: self.discard,
@@ -174,9 +189,8 @@ impl Load for Udp {
     }
 
     fn fits(&self, open: OpenLink) -> OpenLink {
-        let target = self.course.target.ip();
-        let headers = if target.is_ipv4() { 28 } else { 48 } + self.course.near.overhead(target);
-        fits(open, self.size, headers)
+        let headers = self.headers() + self.course.near.overhead(self.course.target.ip());
+        fits(open, self.sizes().ends().1, headers)
     }
 
     fn words(&self, config: &LoadConfig) -> Words {
@@ -190,7 +204,16 @@ impl Load for Udp {
             Sources::Flows(flows) => flows.iter().map(Vec::len).sum(),
             Sources::Addresses { .. } => config.flows,
         };
-        let mut more = vec![("size", format!("{} bytes", self.size)), ("flows", show_count(flows as u64))];
+        let ((smallest, largest), mean) = (config.sizes.ends(), config.sizes.mean());
+        let size = match &self.size {
+            _ if config.sizes.is_one() => format!("{largest} bytes"),
+            SizeOption::Imix => format!("IMIX, {smallest} to {largest} bytes, {mean:.0} in the mean"),
+            SizeOption::Sizes(_) => format!("{smallest} to {largest} bytes, {mean:.0} in the mean"),
+        };
+        let mut more = vec![("size", size), ("flows", show_count(flows as u64))];
+        if config.burst > 1 {
+            more.push(("burst", format!("{} datagrams at a time", show_count(config.burst.into()))));
+        }
         if let Some(slots) = config.slots {
             let (cycle, slot, guard) = (slots.cycle(), slots.slot(), units::show_nanos(slots.guard()));
             more.push(("slots", format!("slot {slot} of {cycle}, guard {guard}")));
@@ -205,6 +228,18 @@ impl Load for Udp {
 }
 
 impl Udp {
+    /// Bytes of headers before the payload, those of a tunnel not included.
+    fn headers(&self) -> usize {
+        if self.course.target.is_ipv4() { 28 } else { 48 }
+    }
+
+    fn sizes(&self) -> PayloadSizes {
+        match &self.size {
+            SizeOption::Imix => PayloadSizes::imix(self.headers()),
+            SizeOption::Sizes(sizes) => sizes.clone(),
+        }
+    }
+
     fn flows(&self) -> u64 {
         self.flows.unwrap_or(if self.course.near.is_kernel() { KERNEL_FLOWS } else { FLOWS })
     }

@@ -18,6 +18,8 @@ mod way;
 mod why;
 mod words;
 
+pub(super) use show::{af_xdp_words, queues};
+
 use clap::Subcommand;
 
 /// The subcommands.
