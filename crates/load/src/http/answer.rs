@@ -9,7 +9,7 @@ use super::conn::{InFlight, State};
 use super::engine::Engine;
 use super::exchange::PARTS;
 use super::hop;
-use super::{flow, special};
+use super::{special, steps};
 use crate::report::{ErrorKind, Sample};
 
 impl Engine {
@@ -156,7 +156,7 @@ impl Engine {
             if fine {
                 self.step_done(c);
             } else {
-                self.flow_ends(c, true, flow::CUT);
+                self.flow_ends(c, true, steps::CUT);
             }
         }
     }

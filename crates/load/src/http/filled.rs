@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::plan::{BadPlan, Body, Pool, Request};
-use super::prepared::{head, proxy_of};
+use super::head::{head, proxy_of};
+use super::plan::{BadPlan, Behaviour, Body, Pool, Request, Version};
 use super::url::Url;
-use crate::fill::{Data, Place, Scope, Template, Vars};
+use crate::fill::{Data, Order, Place, Scope, Template, Vars};
 
 /// The names of what a pool's steps capture, in the order of the steps.
 #[derive(Debug, Clone, Default)]
@@ -201,4 +201,62 @@ pub(super) fn literal(pool: &Pool) -> Result<Pool, BadPlan> {
         }
     }
     Ok(made)
+}
+
+impl Pool {
+    /// Refuses placeholders that nothing fills in, and steps and captures where they are none.
+    pub(super) fn check_fill(&self) -> Result<(), BadPlan> {
+        let bad = |what: String| Err(BadPlan(format!("pool '{}': {what}", self.name)));
+        let names = Names::of(self);
+        if !self.steps && self.requests.iter().any(|r| !r.captures.is_empty() || !r.pause.is_none()) {
+            return bad("captures and a think time between requests are for steps (step = [...])".into());
+        }
+        if let Some(data) = &self.data
+            && let Some(name) = names.all().iter().find(|name| data.columns().contains(name))
+        {
+            return bad(format!("'{name}' is a column of the file of rows, and is captured as well"));
+        }
+        let own = |r: &Request| r.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("cookie"));
+        if self.cookies && self.requests.iter().any(own) {
+            return bad(
+                "cookies are kept, and a request has a Cookie header of its own: one or the other".into()
+            );
+        }
+        let (mut fills, mut uses_rows) = (false, false);
+        for target in &self.targets {
+            for (place, request) in self.requests.iter().enumerate() {
+                let filled = Filled::of(self, &names, &target.url, place);
+                let filled = filled
+                    .map_err(|e| BadPlan(format!("pool '{}': '{}': {e}", self.name, request.title())))?;
+                fills |= filled.is_some();
+                uses_rows |= filled.is_some_and(|filled| filled.uses_rows());
+            }
+        }
+        if let Some(data) = self.data.as_ref().filter(|_| !uses_rows) {
+            let columns = data.columns().join(", ");
+            return bad(format!("no request uses a column of the file of rows, as {{{{name}}}}: {columns}"));
+        }
+        if let Some(data) = self.data.as_ref().filter(|data| data.order == Order::Share)
+            && data.rows() < self.connections as u64
+        {
+            let (rows, connections) = (data.rows(), self.connections);
+            return bad(format!(
+                "{rows} rows for {connections} connections: a share has a row for each at least"
+            ));
+        }
+        let what = if self.steps { "a flow of steps" } else { "a request that is filled in" };
+        if !fills && !self.steps {
+            return Ok(());
+        }
+        if matches!(self.version, Version::Http1 { pipeline: 2.. }) {
+            return bad(format!("{what} is one at a time on its connection: not with pipelining"));
+        }
+        if self.fast_open {
+            return bad(format!("{what} is made when it is sent: not with Fast Open"));
+        }
+        if self.steps && self.behaviour != Behaviour::Normal {
+            return bad(format!("{what} is for clients that send requests"));
+        }
+        Ok(())
+    }
 }

@@ -9,61 +9,11 @@
 //! its latency and the generator's lateness count from there. A client goes on over another connection to the same target if the server
 //! closes the one that it had.
 
-use super::book::Book;
-use super::client::Client;
 use super::conn::State;
 use super::engine::{Engine, Stage};
 use super::follow;
-use super::plan::Pool;
+use super::steps::{Left, done, ends};
 use super::stream::Stream;
-
-/// The answer to a step is as it should be: the next one is next, or the flow is whole.
-pub(super) fn done(book: &mut Book, pool: &Pool, client: &mut Client, moment: u64) {
-    client.step += 1;
-    if usize::from(client.step) == pool.requests.len() {
-        (client.step, client.begun) = (0, false);
-        book.named(moment, WHOLE);
-    }
-}
-
-/// A flow ends before its last step; `asked`: the step that it is at was asked, or tried.
-pub(super) fn ends(
-    book: &mut Book,
-    pool: &Pool,
-    client: &mut Client,
-    moment: u64,
-    asked: bool,
-    how: &'static str,
-) {
-    if !pool.steps || (!asked && client.step == 0) {
-        return;
-    }
-    let left = pool.requests.len() as u64 - u64::from(client.step) - u64::from(asked);
-    if !std::mem::take(&mut client.begun) {
-        book.named(moment, "flows");
-    }
-    client.step = 0;
-    book.named(moment, how);
-    book.count(moment, NOT_ASKED, left);
-}
-
-/// How a flow ended that was not whole.
-pub(super) const CUT: &str = "flows-cut";
-pub(super) const UNFINISHED: &str = "flows-unfinished";
-/// Flows that were whole, and steps of the others.
-pub(super) const WHOLE: &str = "flows-whole";
-pub(super) const NOT_ASKED: &str = "steps-not-asked";
-
-/// What is left of a connection when its request is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
-    /// It can be used further.
-    Usable,
-    /// It stands, and is to be closed.
-    Standing,
-    /// Nothing.
-    Nothing,
-}
 
 impl Engine {
     /// The step that is next, of a flow that has had its first.

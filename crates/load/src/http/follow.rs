@@ -15,11 +15,11 @@ use flowlane_http::h1::ResponseReader;
 use super::check::Checker;
 use super::conn::{Extra, LIMITS, State};
 use super::engine::Engine;
-use super::flow::{self, Left};
 use super::hop::Course;
 use super::journey::Journey;
 use super::origins::{Origin, Origins, open_origin};
 use super::prepared::Prepared;
+use super::steps::{self, Left};
 use super::stream::{Opened, Stream, Unopened};
 use crate::report::ErrorKind;
 
@@ -74,7 +74,7 @@ impl Engine {
             }
             Err((kind, why)) => {
                 pool.book.error(Some(asked.request), asked.intended, now, kind, || why);
-                self.flow_ends(c, true, flow::CUT);
+                self.flow_ends(c, true, steps::CUT);
                 self.come_home(c);
             }
         }
@@ -199,7 +199,7 @@ impl Engine {
         (conn.stream, conn.wanted, conn.state) = (Stream::None, false, State::Reading);
         let (asked, Unopened { kind, why, .. }) = (conn.asked, unopened);
         self.pools[p].book.error(Some(asked.request), asked.intended, now, kind, || why);
-        self.flow_ends(c, true, flow::CUT);
+        self.flow_ends(c, true, steps::CUT);
         self.come_home(c);
     }
 

@@ -27,7 +27,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::check::{Checker, Wrong};
-use super::flow;
+use super::client::Client;
 use super::hop::is_redirect;
 use super::interim::Limited;
 use super::numbers::Numbers;
@@ -36,6 +36,7 @@ use super::origins::Origins;
 use super::plan::Version;
 use super::pool::{PoolPlan, PoolState};
 use super::run::Common;
+use super::steps;
 use super::stream::Stream;
 use super::way::open;
 use crate::report::ErrorKind;
@@ -43,7 +44,7 @@ use crate::run::clock;
 use crate::run::door::Refusal;
 use crate::run::moments::Moments;
 
-use self::slot::{Due, With, slot};
+use self::slot::{Due, slot};
 
 type Body = Full<Bytes>;
 type Outgoing = hyper::Request<Body>;
@@ -182,7 +183,7 @@ impl Shared {
                 });
             }
             if let Some(client) = &mut before.client {
-                flow::ends(book, &self.plan.pool, client, due.intended, asked, flow::UNFINISHED);
+                steps::ends(book, &self.plan.pool, client, due.intended, asked, steps::UNFINISHED);
             }
         }
         if let Some(moments) = moments
@@ -355,6 +356,18 @@ where
         let _ = slot.await;
     }
     Ok(())
+}
+
+/// The client of a request, the places of what it captures, and the host that is asked, unless a redirect has led to another origin.
+struct With<'a> {
+    client: &'a mut Client,
+    slots: &'a [u16],
+    host: Option<&'a str>,
+}
+
+/// A client that is needed again afterwards.
+fn again<'s>(with: &'s mut Option<With<'_>>) -> Option<With<'s>> {
+    with.as_mut().map(|with| With { client: with.client, slots: with.slots, host: with.host })
 }
 
 /// Why there is no answer.

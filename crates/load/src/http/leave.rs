@@ -2,9 +2,9 @@
 
 use super::conn::State;
 use super::engine::{Engine, Stage};
-use super::flow;
 use super::follow;
 use super::plan::Pace;
+use super::steps;
 use super::stream::{Stream, Unopened};
 use crate::report::ErrorKind;
 
@@ -21,7 +21,7 @@ impl Engine {
         self.lose_behind(c, kind, "lost with the request before it");
         if self.conns[c as usize].special {
             self.waited(c, kind);
-            self.flow_ends(c, true, flow::CUT);
+            self.flow_ends(c, true, steps::CUT);
         }
         self.close(c);
     }
@@ -66,7 +66,7 @@ impl Engine {
     pub(super) fn vacate(&mut self, c: u32) {
         let p = self.conn_pool(c);
         if self.is_mid_flow(c) {
-            self.flow_ends(c, false, flow::CUT);
+            self.flow_ends(c, false, steps::CUT);
         }
         let conn = &mut self.conns[c as usize];
         if conn.state == State::Opening && !conn.wanted {
@@ -143,7 +143,7 @@ impl Engine {
             if asked && self.conns[c as usize].special {
                 self.waited(c, ErrorKind::Timeout);
             }
-            self.flow_ends(c, asked, flow::UNFINISHED);
+            self.flow_ends(c, asked, steps::UNFINISHED);
         }
         if let Some(extra) = &mut self.conns[c as usize].extra {
             for _ in 0..follow::end(&mut extra.journey) {

@@ -6,9 +6,9 @@ use flowlane_http::h1::ResponseReader;
 
 use super::conn::{InFlight, LIMITS, State};
 use super::engine::{Engine, Stage};
-use super::flow;
 use super::open::{Aimed, begin};
 use super::plan::Behaviour;
+use super::steps;
 use super::stream::{Opened, Stream, Unopened};
 use super::way::open;
 use crate::report::ErrorKind;
@@ -182,7 +182,7 @@ impl Engine {
             // The request failed with the connection; it counts once.
             let request = self.conns[c as usize].asked.request;
             pool.book.request_not_connected(request, intended, now, kind, why);
-            self.flow_ends(c, true, flow::CUT);
+            self.flow_ends(c, true, steps::CUT);
         } else {
             pool.book.not_connected(now, kind, why);
         }

@@ -238,7 +238,9 @@ impl Recorder {
     #[inline]
     pub fn log_answer(&mut self, request: u16, sample: &Sample, wrong: Option<ErrorKind>) {
         if let Some(log) = &mut self.log {
-            let line = Line::answered((self.bucket, self.pool), request, sample, self.span.start);
+            let moments = [sample.intended, sample.sent, sample.first_byte, sample.done];
+            let at = (self.bucket, self.pool);
+            let line = Line::answered(at, request, moments, sample.code, self.span.start);
             log.add(Line { error: wrong, ..line });
         }
     }
@@ -247,8 +249,8 @@ impl Recorder {
     #[cold]
     pub fn request_lost(&mut self, request: u16, intended: u64, now: u64, kind: ErrorKind) {
         let Some(log) = &mut self.log else { return };
-        let sample = Sample { intended, sent: 0, first_byte: 0, done: now, code: 0 };
-        let line = Line::answered((self.bucket, self.pool), request, &sample, self.span.start);
+        let at = (self.bucket, self.pool);
+        let line = Line::answered(at, request, [intended, 0, 0, now], 0, self.span.start);
         log.add(Line { error: Some(kind), times: None, ..line });
     }
 

@@ -11,7 +11,6 @@ use std::fmt::Write as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use super::kinds::ErrorKind;
-use super::recorder::Sample;
 
 /// Lines that go together, and batches that wait to be written: three megabytes.
 const BATCH: usize = 256;
@@ -98,17 +97,24 @@ impl Log {
 }
 
 impl Line {
-    pub(super) fn answered((bucket, pool): (u16, usize), request: u16, sample: &Sample, start: u64) -> Self {
-        let since = |moment: u64| moment.saturating_sub(start);
+    /// An answer with this code: when it was to be sent, was sent, began to be answered, and was over, on the clock of the lanes.
+    pub(super) fn answered(
+        (bucket, pool): (u16, usize),
+        request: u16,
+        moments: [u64; 4],
+        code: u16,
+        start: u64,
+    ) -> Self {
+        let [intended, sent, first_byte, done] = moments.map(|moment| moment.saturating_sub(start));
         Self {
             bucket,
             pool: u16::try_from(pool).unwrap_or(u16::MAX),
             request,
-            code: sample.code,
+            code,
             error: None,
-            intended: since(sample.intended),
-            times: Some((since(sample.sent), since(sample.first_byte))),
-            done: since(sample.done),
+            intended,
+            times: Some((sent, first_byte)),
+            done,
         }
     }
 
@@ -151,9 +157,7 @@ mod tests {
     use super::*;
 
     fn line(n: u64) -> Line {
-        let sample =
-            Sample { intended: 100 + n, sent: 110 + n, first_byte: 150 + n, done: 200 + n, code: 200 };
-        Line::answered((3, 1), 0, &sample, 100)
+        Line::answered((3, 1), 0, [100 + n, 110 + n, 150 + n, 200 + n], 200, 100)
     }
 
     #[test]

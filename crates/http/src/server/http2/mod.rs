@@ -17,7 +17,6 @@
 mod body;
 mod conn;
 mod echo;
-mod events;
 mod frames;
 mod stream;
 mod wire;

@@ -18,7 +18,7 @@ use http::{Method, Request, Response, StatusCode};
 
 use super::body::{PIECE, Piece};
 use super::conn::Conn;
-use super::{echo, events};
+use super::echo;
 use crate::ending::within;
 use crate::h1::is_host;
 use crate::server::counters::Counter;
@@ -221,7 +221,8 @@ impl Sending {
             return echo::run(self.open, self.stream, body).await;
         }
         if let Source::Events(of) = self.source {
-            return events::run(self.open, self.stream, *of).await;
+            // On the heap, so that no other answer's task is larger for it.
+            return Box::pin(send_events(self.open, self.stream, *of)).await;
         }
         let write = self.open.0.lane.options().timeouts.write;
         while self.at < self.len {
@@ -284,6 +285,36 @@ impl Sending {
         conn.credit(4 + n as u64 / 1024);
         self.at += n as u64;
         self.stream.send_data(piece, self.at == self.len).map_err(|_| Over)
+    }
+}
+
+/// Sends the events, each when it is due, until the peer wants no more.
+async fn send_events(open: Open, mut stream: SendStream<Piece>, mut events: Events) {
+    let write = open.0.lane.options().timeouts.write;
+    while !events.is_over() {
+        let Ok(now) = flowlane::now() else { return };
+        let early = events.due(now).saturating_duration_since(now);
+        if !early.is_zero() && within(early, poll_fn(|cx| stream.poll_reset(cx))).await.is_some() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        events.write(&mut bytes);
+        open.0.credit(4);
+        let mut at = 0;
+        while at < bytes.len() {
+            let left = bytes.len() - at;
+            let room = within(write, poll_fn(|cx| poll_capacity(&mut stream, cx, left)));
+            let Some(room) = room.await else {
+                return too_slow(&open.0, &mut stream, Counter::WriteTimeout);
+            };
+            let Ok(room) = room else { return };
+            let n = room.min(left);
+            let last = events.is_over() && n == left;
+            if stream.send_data(Piece::held(bytes[at..at + n].to_vec(), &open.0), last).is_err() {
+                return;
+            }
+            at += n;
+        }
     }
 }
 

@@ -8,8 +8,7 @@ use std::sync::{Arc, OnceLock};
 use hyper::client::conn::http2::SendRequest;
 use tokio::sync::Mutex;
 
-use super::slot::{With, again};
-use super::{Answer, Body, Broken, Ended, Shared, exchange, handshake, within};
+use super::{Answer, Body, Broken, Ended, Shared, With, again, exchange, handshake, within};
 use crate::http::hop::Course;
 use crate::http::origins::{Origin, Origins, open_origin};
 use crate::http::plan::Request;

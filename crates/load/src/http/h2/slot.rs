@@ -9,11 +9,11 @@ use flowlane::Time;
 use hyper::client::conn::http2::SendRequest;
 
 use super::follow::follow;
-use super::{Body, Broken, Ended, Inner, MOST_AGAIN, Outgoing, Shared, exchange, within};
+use super::{Body, Broken, Ended, Inner, MOST_AGAIN, Outgoing, Shared, With, again, exchange, within};
 use crate::http::client::Client;
-use crate::http::flow;
 use crate::http::plan::Request;
 use crate::http::prepared::Prepared;
+use crate::http::steps;
 use crate::report::{ErrorKind, Sample};
 use crate::run::clock;
 
@@ -91,18 +91,6 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
     }
 }
 
-/// The client of a request, the places of what it captures, and the host that is asked, unless a redirect has led to another origin.
-pub(super) struct With<'a> {
-    pub(super) client: &'a mut Client,
-    pub(super) slots: &'a [u16],
-    pub(super) host: Option<&'a str>,
-}
-
-/// A client that is needed again afterwards.
-pub(super) fn again<'s>(with: &'s mut Option<With<'_>>) -> Option<With<'s>> {
-    with.as_mut().map(|with| With { client: with.client, slots: with.slots, host: with.host })
-}
-
 struct Slot {
     shared: Arc<Shared>,
     target: u16,
@@ -132,7 +120,7 @@ impl Slot {
     /// The next step of the flow, unless the run or the connection has ended.
     async fn goes_on(&mut self, step: u16, due: u64) -> Asked {
         if self.shared.over() {
-            self.flow_ends(due, false, flow::UNFINISHED);
+            self.flow_ends(due, false, steps::UNFINISHED);
             return Asked::Over;
         }
         if self.sender.is_closed() {
@@ -155,7 +143,7 @@ impl Slot {
             Err(why) => {
                 let now = clock();
                 shared.lock().book.error(Some(place), intended, now, ErrorKind::Local, || why);
-                self.flow_ends(intended, true, flow::CUT);
+                self.flow_ends(intended, true, steps::CUT);
                 return Asked::Impossible;
             }
         };
@@ -212,14 +200,14 @@ impl Slot {
                     Err(wrong) => inner.book.error(Some(place), intended, done, wrong.0, || wrong.1),
                     Ok(()) if pool.pool.steps => {
                         let Some(client) = &mut self.client else { return Asked::Over };
-                        flow::done(&mut inner.book, &pool.pool, client, intended);
+                        steps::done(&mut inner.book, &pool.pool, client, intended);
                         return if client.step > 0 { Asked::Step(client.step) } else { Asked::Over };
                     }
                     Ok(()) => return Asked::Over,
                 }
             }
         }
-        self.flow_ends(intended, true, flow::CUT);
+        self.flow_ends(intended, true, steps::CUT);
         Asked::Over
     }
 
@@ -250,7 +238,7 @@ impl Slot {
 
     fn flow_ends(&mut self, moment: u64, asked: bool, how: &'static str) {
         if let Some(client) = &mut self.client {
-            flow::ends(&mut self.shared.lock().book, &self.shared.plan.pool, client, moment, asked, how);
+            steps::ends(&mut self.shared.lock().book, &self.shared.plan.pool, client, moment, asked, how);
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 
-use super::super::filled::{Filled, Names};
 use super::{Behaviour, Pace, Plan, Pool, Request, Version};
-use crate::fill::{Order, Template};
+use crate::fill::Template;
 use crate::run::clients::ClientRange;
 
 /// Why a plan cannot be carried out.
@@ -134,62 +133,6 @@ impl Pool {
             _ if self.fast_open => bad("asks a second time on a connection: not with Fast Open"),
             _ => Ok(()),
         }
-    }
-
-    /// Refuses placeholders that nothing fills in, and steps and captures where they are none.
-    fn check_fill(&self) -> Result<(), BadPlan> {
-        let bad = |what: String| Err(BadPlan(format!("pool '{}': {what}", self.name)));
-        let names = Names::of(self);
-        if !self.steps && self.requests.iter().any(|r| !r.captures.is_empty() || !r.pause.is_none()) {
-            return bad("captures and a think time between requests are for steps (step = [...])".into());
-        }
-        if let Some(data) = &self.data
-            && let Some(name) = names.all().iter().find(|name| data.columns().contains(name))
-        {
-            return bad(format!("'{name}' is a column of the file of rows, and is captured as well"));
-        }
-        let own = |r: &Request| r.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("cookie"));
-        if self.cookies && self.requests.iter().any(own) {
-            return bad(
-                "cookies are kept, and a request has a Cookie header of its own: one or the other".into()
-            );
-        }
-        let (mut fills, mut uses_rows) = (false, false);
-        for target in &self.targets {
-            for (place, request) in self.requests.iter().enumerate() {
-                let filled = Filled::of(self, &names, &target.url, place);
-                let filled = filled
-                    .map_err(|e| BadPlan(format!("pool '{}': '{}': {e}", self.name, request.title())))?;
-                fills |= filled.is_some();
-                uses_rows |= filled.is_some_and(|filled| filled.uses_rows());
-            }
-        }
-        if let Some(data) = self.data.as_ref().filter(|_| !uses_rows) {
-            let columns = data.columns().join(", ");
-            return bad(format!("no request uses a column of the file of rows, as {{{{name}}}}: {columns}"));
-        }
-        if let Some(data) = self.data.as_ref().filter(|data| data.order == Order::Share)
-            && data.rows() < self.connections as u64
-        {
-            let (rows, connections) = (data.rows(), self.connections);
-            return bad(format!(
-                "{rows} rows for {connections} connections: a share has a row for each at least"
-            ));
-        }
-        let what = if self.steps { "a flow of steps" } else { "a request that is filled in" };
-        if !fills && !self.steps {
-            return Ok(());
-        }
-        if matches!(self.version, Version::Http1 { pipeline: 2.. }) {
-            return bad(format!("{what} is one at a time on its connection: not with pipelining"));
-        }
-        if self.fast_open {
-            return bad(format!("{what} is made when it is sent: not with Fast Open"));
-        }
-        if self.steps && self.behaviour != Behaviour::Normal {
-            return bad(format!("{what} is for clients that send requests"));
-        }
-        Ok(())
     }
 
     /// Refuses Fast Open where a connection has anything to do before its first request, or has no request.
