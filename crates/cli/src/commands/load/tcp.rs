@@ -203,9 +203,7 @@ impl Load for Tcp {
         // For connections that are opened and closed: enough pairs that one is not reused at once.
         let flows = if mode == Mode::Connect { connections.max(1 << 14) } else { connections };
         let (protocol, all) = (Protocol::TCP, mode.stays());
-        let sources = if near.is_kernel() {
-            near.addresses(rss, clients, target)?
-        } else if mode == Mode::Connect && theirs.is_none() {
+        let sources = if near.is_kernel() || mode == Mode::Connect && theirs.is_none() {
             near.addresses(rss, clients, target)?
         } else {
             near.flows(rss, clients, &theirs, &Flows { target, protocol, flows, all, seed })?
