@@ -81,7 +81,7 @@ pub struct MemcachedLoadConfig {
     pub by_lane: bool,
     /// Whether all items are stored before the run.
     pub fill: bool,
-    /// The phases, see [`timeline::usual`]; shares other than 1 are for a rate only.
+    /// The phases, see [`timeline::usual`](crate::timeline::usual); shares other than 1 are for a rate only.
     pub phases: Vec<Phase>,
     /// Limit for connecting, for an answer, and for what is outstanding at the end.
     pub timeout: Duration,

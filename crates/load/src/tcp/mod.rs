@@ -102,7 +102,7 @@ pub struct TcpLoadConfig {
     pub total: Option<u64>,
     /// Connections to open per second until all are established, in modes in which they stay.
     pub opening: u64,
-    /// The phases after that, see [`timeline::usual`]; shares other than 1 are for [`Mode::Connect`] only.
+    /// The phases after that, see [`timeline::usual`](crate::timeline::usual); shares other than 1 are for [`Mode::Connect`] only.
     pub phases: Vec<Phase>,
     /// Limit for connecting, for an answer, and for what is outstanding at the end.
     pub timeout: Duration,

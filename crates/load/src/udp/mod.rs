@@ -63,7 +63,7 @@ pub struct LoadConfig {
     pub sizes: PayloadSizes,
     /// Datagrams that a lane sends at each of its moments, at least 1; with a rate. The moments are as much rarer.
     pub burst: u32,
-    /// The phases with their share of the rate: see [`timeline::usual`].
+    /// The phases with their share of the rate: see [`timeline::usual`](crate::timeline::usual).
     pub phases: Vec<Phase>,
     /// Time after which an answer is late; a datagram without an answer is lost.
     pub timeout: Duration,
