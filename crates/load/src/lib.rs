@@ -32,6 +32,7 @@ pub use report::Threshold;
 pub use run::clients::ClientRange;
 pub use run::flows::{self, Aim, FlowWish, NoFlows, Sources, Wanted};
 pub use run::outcome::{Counts, Outcome, Percentiles};
+pub use run::part::Part;
 pub use run::timeline::{self, Phase};
 pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome};
 pub use udp::{Load, LoadConfig, LoadError, MIN_PAYLOAD, Pace, PayloadSizes, Progress};

@@ -1,6 +1,8 @@
 //! The command as people run it. One program for all of it: linking is most of what a test program costs to build.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+#[cfg(feature = "agents")]
+mod agents;
 mod bench;
 mod capabilities;
 mod check;

@@ -102,11 +102,11 @@ impl std::fmt::Debug for Engine {
 
 impl Engine {
     pub(super) fn new(common: Arc<Common>, bucket: u16) -> Self {
-        let lane = usize::from(bucket);
+        let lane = common.part.lane(bucket);
         let ready = Arc::new(Ready::default());
         let (mut pools, mut conns) = (Vec::new(), Vec::new());
         for (p, plan) in common.pools.iter().enumerate() {
-            let pool = PoolState::new(plan, lane, common.lanes, conns.len() as u32);
+            let pool = PoolState::new(plan, bucket, common.part, common.lanes, conns.len() as u32);
             conns.reserve_exact(pool.count as usize);
             for _ in 0..pool.count {
                 conns.push(Conn::new(conns.len() as u32, p as u16, &ready));
@@ -115,7 +115,7 @@ impl Engine {
         }
         let now = clock();
         Self {
-            rng: Rng::new(common.plan.seed ^ (u64::from(bucket) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            rng: Rng::new(common.plan.seed ^ (lane as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             bucket,
             pools,
             conns,

@@ -110,7 +110,7 @@ impl Shared {
     pub(super) fn start(common: &Arc<Common>, pool: &mut PoolState, end: u64, rng: &mut Rng) -> Arc<Self> {
         let inner = Inner {
             book: std::mem::replace(&mut pool.book, super::book::Book::new()),
-            routes: std::mem::replace(&mut pool.routes, Routes::new(&pool.plan.pool, 0, 1)),
+            routes: std::mem::replace(&mut pool.routes, Routes::new(&pool.plan.pool, 0, (0, 1))),
             origins: Origins::default(),
             elsewhere: HashMap::new(),
             moments: pool.moments.take(),

@@ -92,8 +92,8 @@ struct Buckets {
 }
 
 impl Routes {
-    /// The routes of lane `lane` of `lanes`; lanes begin with different addresses and targets.
-    pub(super) fn new(pool: &Pool, lane: usize, lanes: usize) -> Self {
+    /// The routes of lane `lane` of the run, which is `nth` of the lanes `here`; lanes begin with different addresses and targets.
+    pub(super) fn new(pool: &Pool, lane: usize, (nth, here): (usize, usize)) -> Self {
         let weights = Weighted::new(pool.targets.iter().map(|t| t.weight));
         let addresses: u128 = pool.clients.iter().map(ClientRange::count).fold(0, u128::saturating_add);
         let slow =
@@ -109,7 +109,7 @@ impl Routes {
             even: weights.is_even(),
             weights,
             turn: lane,
-            client: addresses / lanes as u128 * lane as u128,
+            client: addresses / here.max(1) as u128 * nth as u128,
             ranges: pool.clients.clone(),
             targets: pool.targets.iter().map(|t| Place::new(&t.addresses)).collect(),
             options: SocketOptions {

@@ -16,16 +16,11 @@ use super::prepared::Prepared;
 use super::way::Way;
 use crate::fill::Order;
 use crate::run::moments::Moments;
+use crate::run::part::{Part, even};
 use crate::run::timeline::Phase;
 
 /// Interval of a burst of new connections, nanoseconds.
 pub(super) const BURST_EVERY: u64 = 10_000_000;
-
-/// The share of `amount` of one lane; shares differ by at most one and add up to `amount`.
-pub(super) fn share(amount: u64, lane: usize, lanes: usize) -> u64 {
-    let (lane, lanes, amount) = (lane as u128, lanes.max(1) as u128, u128::from(amount));
-    ((lane + 1) * amount / lanes - lane * amount / lanes) as u64
-}
 
 /// The part of a pool that all lanes share.
 #[derive(Debug)]
@@ -102,10 +97,11 @@ pub(super) struct PoolState {
 }
 
 impl PoolState {
-    /// The share of `lane` of `lanes`, its connections from number `first` on.
-    pub(super) fn new(plan: &Arc<PoolPlan>, lane: usize, lanes: usize, first: u32) -> Self {
+    /// The share of the lane of this bucket, its connections from number `first` on; `here`: lanes of this generator.
+    pub(super) fn new(plan: &Arc<PoolPlan>, bucket: u16, part: Part, here: usize, first: u32) -> Self {
         let pool = &plan.pool;
-        let count = share(pool.connections as u64, lane, lanes) as u32;
+        let (lane, lanes) = (part.lane(bucket), part.of);
+        let count = even(pool.connections as u64, lane, lanes) as u32;
         // Lanes without a connection have no requests; the others share them.
         let before = pool.connections as u64 * lane as u64 / lanes.max(1) as u64;
         let part = f64::from(count) / pool.connections as f64;
@@ -119,7 +115,7 @@ impl PoolState {
         let once = pool.data.as_ref().filter(|data| data.order == Order::Once);
         let rows = once.map_or(u64::MAX, |data| numbers.below(data.rows()));
         Self {
-            routes: Routes::new(pool, lane, lanes),
+            routes: Routes::new(pool, lane, (usize::from(bucket), here)),
             origins: Origins::default(),
             book: Book::new(),
             first,
@@ -241,20 +237,5 @@ impl PoolState {
     /// Connections that are established or being opened.
     pub(super) fn active(&self) -> u32 {
         self.count - self.vacant.len() as u32
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::share;
-
-    #[test]
-    fn shares_are_even_and_whole() {
-        for (amount, lanes) in [(10, 4), (3, 8), (0, 2), (1_000_000_007, 64), (5, 1)] {
-            let shares: Vec<u64> = (0..lanes).map(|lane| share(amount, lane, lanes)).collect();
-            assert_eq!(shares.iter().sum::<u64>(), amount);
-            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-            assert!(most - least <= 1, "{shares:?}");
-        }
     }
 }

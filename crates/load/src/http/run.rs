@@ -17,12 +17,13 @@ use super::engine::Engine;
 use super::filled::{Names, literal};
 use super::origins::Finder;
 use super::plan::{BadPlan, Plan, Pool, Request, Target};
-use super::pool::{PoolPlan, share};
+use super::pool::PoolPlan;
 use super::prepared::prepare;
 use super::way::{Way, tls};
 use crate::report::requests::LogTo;
 use crate::report::{LaneRecord, Snapshot};
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
+use crate::run::part::{Part, even};
 use crate::run::timeline;
 
 /// State shared by the lanes of a run.
@@ -30,9 +31,13 @@ use crate::run::timeline;
 pub(super) struct Common {
     pub(super) plan: Plan,
     pub(super) pools: Vec<Arc<PoolPlan>>,
-    /// Number of lanes of the host, and of those with connections.
+    /// Number of lanes of the host.
     pub(super) lanes: usize,
+    /// Which lanes of the run they are.
+    pub(super) part: Part,
     pub(super) gate: Gate,
+    /// Connections of each lane.
+    connections: Vec<u64>,
     /// Whether workers poll shortly before a request is due.
     pub(super) exact: bool,
     /// How late requests may be sent so that several are sent together, nanoseconds.
@@ -97,6 +102,8 @@ pub struct HttpOptions {
     pub snapshots: Option<SyncSender<Snapshot>>,
     /// Where a line for each request goes.
     pub log: Option<LogTo>,
+    /// Which part of the run this is, if others make the rest: it waits until it is said when to start, see [`HttpLoad::begin_at`].
+    pub part: Option<Part>,
 }
 
 /// A run.
@@ -130,15 +137,22 @@ impl HttpLoad {
         plan.check()?;
         let lanes = options.lanes.max(1);
         let pools: Vec<Arc<PoolPlan>> = plan.pools.iter().map(pool).collect::<Result<_, _>>()?;
-        let connections = |lane: usize| -> u64 {
-            plan.pools.iter().map(|p| share(p.connections as u64, lane, lanes)).sum()
+        let part = options.part.unwrap_or(Part::whole(lanes));
+        let of_lane = |lane: usize| -> u64 {
+            plan.pools.iter().map(|p| even(p.connections as u64, lane, part.of)).sum()
         };
-        let active = (0..lanes).filter(|lane| connections(*lane) > 0).count();
+        let connections: Vec<u64> = (part.first..part.first + lanes).map(of_lane).collect();
+        let active = connections.iter().filter(|n| **n > 0).count();
+        if active == 0 {
+            return Err(BadPlan("no connection is left for this part of the run: fewer parts, or more connections".into()));
+        }
         let (to, outcomes) = Outcomes::new();
         let common = Common {
             pools,
             lanes,
-            gate: Gate::new(active),
+            part,
+            connections,
+            gate: Gate::new(active).held(options.part.is_some()),
             exact: options.exact,
             slack: options.slack.as_nanos() as u64,
             standing: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
@@ -154,10 +168,8 @@ impl HttpLoad {
     pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
         let common = self.common.clone();
         gate::main(move |bucket| {
-            let (common, lane) = (common.clone(), usize::from(bucket));
-            let shares = common.plan.pools.iter().map(|p| share(p.connections as u64, lane, common.lanes));
-            let connections: u64 = shares.sum();
-            (connections > 0).then(|| Engine::new(common, bucket))
+            let takes_part = common.connections.get(usize::from(bucket)).is_some_and(|n| *n > 0);
+            takes_part.then(|| Engine::new(common.clone(), bucket))
         })
     }
 
@@ -166,13 +178,24 @@ impl HttpLoad {
         self.common.gate.stop();
     }
 
+    /// Says when a part of a run starts, once all its lanes [are ready](Self::is_ready).
+    pub fn begin_at(&self, moment: std::time::Instant) {
+        self.common.gate.begin_at(moment);
+    }
+
+    /// Whether all lanes have their connections and wait for the start.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.common.gate.is_ready()
+    }
+
     /// While connections are opened in advance: the number established, and the number to open. `None` once requests are sent, and if
     /// connections are opened on demand.
     #[must_use]
     pub fn connecting(&self) -> Option<(u64, u64)> {
-        let plan = &self.common.plan;
+        let (plan, part) = (&self.common.plan, self.common.part);
         let first = plan.pools.iter().filter(|p| p.connects_first());
-        let wanted: u64 = first.map(|p| p.connections as u64).sum();
+        let wanted: u64 = first.map(|p| part.share(p.connections as u64, self.common.lanes)).sum();
         let begun = self.common.gate.start().is_some();
         let standing = self.common.standing.iter().map(|n| n.load(Ordering::Relaxed)).sum();
         (!begun && wanted > 0).then_some((standing, wanted))

@@ -71,7 +71,7 @@ impl Engine {
         if self.common.gate.stopped() {
             return self.give_up();
         }
-        let Some(start) = self.common.gate.start() else { return self.now + 500_000 };
+        let Some(start) = self.common.gate.look() else { return self.now + 500_000 };
         if start > self.now {
             return start;
         }
@@ -93,7 +93,7 @@ impl Engine {
     fn begin(&mut self, start: u64) {
         let span = timeline::span(&self.common.plan.phases, start);
         for (p, pool) in self.pools.iter_mut().enumerate() {
-            let recorder = Recorder::new(self.bucket, p, u64::from(pool.count), span.clone())
+            let recorder = Recorder::new(self.common.part.number(self.bucket), p, u64::from(pool.count), span.clone())
                 .with_requests(pool.plan.pool.requests.len())
                 .logging_to(self.common.log());
             pool.book.begin(recorder, self.common.snapshots(), &span);

@@ -177,6 +177,7 @@ pub fn join(about: About, mut records: Vec<LaneRecord>) -> Run {
         total,
         pools,
         lanes,
+        agents: Vec::new(),
         generator: Generator::new(about.usage, answered),
         alignment: about.alignment,
         arrivals: about.arrivals,

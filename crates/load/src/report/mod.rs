@@ -12,6 +12,7 @@
 //! Times are nanoseconds on a monotonic clock, the same for all lanes of a run. **Latency counts from the intended send time**, slip is how
 //! much later than intended the generator sent, and service time counts from the actual send time: latency is slip plus service time.
 
+pub mod agents;
 pub mod build;
 pub mod ci;
 pub mod compare;
@@ -32,6 +33,7 @@ pub mod tally;
 pub mod text;
 pub mod threshold;
 pub mod times;
+pub mod travel;
 pub mod usage;
 
 pub use build::{About, Goal, PoolAbout, join};
@@ -45,6 +47,7 @@ pub use recorder::{LaneRecord, Recorder, Sample, Snapshot, Span};
 pub use tally::Tally;
 pub use threshold::Threshold;
 pub use times::{Times, histogram};
+pub use travel::{Damaged, Limits};
 pub use usage::Usage;
 
 #[cfg(test)]

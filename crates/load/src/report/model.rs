@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use flowlane::metrics::steering::QueueSteering;
 
+use super::agents::Agent;
 use super::events::Events;
 use super::kinds::ErrorKind;
 use super::periods::Period;
@@ -43,7 +44,10 @@ pub struct Run {
     pub pools: Vec<Part>,
     /// The lanes that took part, by bucket.
     pub lanes: Vec<Lane>,
-    /// Resources used by the generator.
+    /// The agents that made it together, in the order of their lanes; none if one generator made it alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<Agent>,
+    /// Resources used by the generator; those of all agents together.
     pub generator: Generator,
     /// Share of received frames that arrived on the worker of their bucket, 0 to 1; `None` for kernel sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -504,14 +508,19 @@ impl SlipVerdict {
     #[must_use]
     pub fn of(part: &Part, judged: bool, asked: Option<u64>, slack: u64) -> Self {
         let due = part.counts.sent + part.counts.unsent;
-        // Nothing was due: there is no schedule to keep.
-        let judged = judged && due > 0;
         let between = (part.seconds * 1e9) as u64 / due.max(1);
         let usual = (part.latency.at(0.5) / 100).max(between / 10).max(LEAST_BUDGET);
-        let budget_ns = asked.unwrap_or(usual + slack);
+        Self::by(&part.slip, due, asked.unwrap_or(usual + slack), judged)
+    }
+
+    /// Evaluates times of slip, of the requests that were `due`, by a budget in nanoseconds.
+    #[must_use]
+    pub fn by(slip: &Times, due: u64, budget_ns: u64, judged: bool) -> Self {
+        // Nothing was due: there is no schedule to keep.
+        let judged = judged && due > 0;
         // Requests for which no connection was free have no slip.
-        let never = due.saturating_sub(part.slip.count());
-        let slipped = part.slip.count() - part.slip.within(budget_ns);
+        let never = due.saturating_sub(slip.count());
+        let slipped = slip.count() - slip.within(budget_ns);
         let late = (slipped + never).min(due);
         let share = match due {
             1000.. => 0.99,
@@ -519,7 +528,7 @@ impl SlipVerdict {
             _ => 0.5,
         };
         let kept = !judged || late as f64 <= due as f64 * (1.0 - share) + 1e-9;
-        Self { p99_9_ns: part.slip.at(0.999), budget_ns, due, late, share, judged, kept }
+        Self { p99_9_ns: slip.at(0.999), budget_ns, due, late, share, judged, kept }
     }
 
     /// In words, with a verb in front: `late: 12 of 5 000 ...`.

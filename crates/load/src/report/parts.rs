@@ -26,7 +26,7 @@ pub(super) struct Share {
     pub(super) answered: u64,
     pub(super) failed: u64,
     pub(super) unsent: u64,
-    latency: Option<Box<Histogram<u64>>>,
+    pub(super) latency: Option<Box<Histogram<u64>>>,
 }
 
 impl Share {
@@ -70,9 +70,9 @@ impl Share {
 /// The parts of one pool in one lane.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Parts {
-    spans: Vec<PhaseSpan>,
+    pub(super) spans: Vec<PhaseSpan>,
     /// The phase found last.
-    at: usize,
+    pub(super) at: usize,
     pub(super) phases: Vec<Share>,
     pub(super) requests: Vec<Share>,
 }

@@ -42,8 +42,8 @@ pub struct Slot {
     /// Connections, or requests in flight, at the end.
     pub concurrency: u64,
     /// Packed latencies; empty if there were none.
-    latency: Vec<u8>,
-    slip: Vec<u8>,
+    pub(super) latency: Vec<u8>,
+    pub(super) slip: Vec<u8>,
 }
 
 impl Slot {
@@ -57,6 +57,13 @@ impl Slot {
     #[must_use]
     pub fn slip(&self) -> Times {
         unpack(&[&self.slip])
+    }
+
+    /// Takes these latencies and slips.
+    pub(super) fn pack(&mut self, latency: Option<&Histogram<u64>>, slip: Option<&Histogram<u64>>) {
+        let mut packer = Packer { serializer: V2Serializer::new(), room: Vec::new() };
+        let mut pack = |histogram: Option<&Histogram<u64>>| histogram.map_or(Vec::new(), |h| packer.pack(h));
+        (self.latency, self.slip) = (pack(latency), pack(slip));
     }
 
     /// Joins the interval right after this one, of the same lane and pool.

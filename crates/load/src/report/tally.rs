@@ -1,10 +1,12 @@
 //! Counters of one recorder. Incrementing one is an addition; only the first error of each kind keeps a text.
 
+use std::borrow::Cow;
+
 use super::kinds::ErrorKind;
 use super::model::{Counts, ErrorCount};
 
 /// Most codes counted separately; further ones are counted together.
-const CODES: usize = 64;
+pub(super) const CODES: usize = 64;
 /// Most characters kept of an error's text.
 const EXAMPLE: usize = 200;
 
@@ -31,11 +33,11 @@ pub struct Tally {
     pub closed: u64,
     /// All errors.
     pub errors: u64,
-    codes: Vec<(u16, u64)>,
-    other_codes: u64,
-    kinds: [u64; ErrorKind::ALL.len()],
-    examples: [Option<Box<str>>; ErrorKind::ALL.len()],
-    named: Vec<(&'static str, u64)>,
+    pub(super) codes: Vec<(u16, u64)>,
+    pub(super) other_codes: u64,
+    pub(super) kinds: [u64; ErrorKind::ALL.len()],
+    pub(super) examples: [Option<Box<str>>; ErrorKind::ALL.len()],
+    pub(super) named: Vec<(Cow<'static, str>, u64)>,
 }
 
 impl Tally {
@@ -89,7 +91,7 @@ impl Tally {
     pub fn named(&mut self, name: &'static str, by: u64) {
         match self.named.iter_mut().find(|(n, _)| *n == name) {
             Some((_, count)) => *count += by,
-            None => self.named.push((name, by)),
+            None => self.named.push((Cow::Borrowed(name), by)),
         }
     }
 
@@ -118,7 +120,7 @@ impl Tally {
             connections_closed: self.closed,
             codes: self.codes().collect(),
             errors: errors.collect(),
-            more: self.named.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+            more: self.named.iter().map(|(name, count)| (name.clone().into_owned(), *count)).collect(),
         }
     }
 }

@@ -344,6 +344,7 @@ fn row(
 }
 
 fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
+    super::agents::table(run, out)?;
     if run.lanes.len() > 1 {
         let shares: Vec<u64> = run.lanes.iter().map(|l| l.answered).collect();
         let (least, most) =

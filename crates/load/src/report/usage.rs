@@ -89,6 +89,24 @@ fn of_machine(stat: &str) -> (Duration, Duration) {
     (at(3) + at(4), at(7))
 }
 
+impl std::ops::Add for Usage {
+    type Output = Self;
+
+    /// The usage of two processes at once.
+    fn add(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            memory: self.memory + other.memory,
+            wall: self.wall.max(other.wall),
+            waited: self.waited + other.waited,
+            stolen: self.stolen + other.stolen,
+            idle: self.idle + other.idle,
+            processors: self.processors + other.processors,
+        }
+    }
+}
+
 impl Usage {
     /// The same usage with the elapsed time `wall`.
     #[must_use]
@@ -127,7 +145,9 @@ pub struct Generator {
 }
 
 impl Generator {
-    pub(super) fn new(usage: Usage, answered: u64) -> Self {
+    /// What was used for so many answers.
+    #[must_use]
+    pub fn new(usage: Usage, answered: u64) -> Self {
         let cpu = usage.user + usage.system;
         Self {
             cpu_user_seconds: usage.user.as_secs_f64(),

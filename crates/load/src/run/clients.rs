@@ -90,6 +90,15 @@ impl ClientRange {
         self.address(self.first + index % self.count())
     }
 
+    /// `count` of its addresses, from number `from` on.
+    #[must_use]
+    pub(crate) fn slice(&self, from: u128, count: u128) -> Self {
+        let first = self.first.saturating_add(from).min(self.last);
+        let last = first.saturating_add(count.saturating_sub(1)).min(self.last);
+        let network = self.network.filter(|_| first == self.first && last == self.last);
+        Self { first, last, ipv4: self.ipv4, network }
+    }
+
     /// Whether `address` is in the range.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {

@@ -20,8 +20,12 @@ pub struct Gate {
     /// Number of lanes that take part.
     pub(crate) active: usize,
     ready: AtomicUsize,
-    /// Start time in nanoseconds; 0 until all lanes are ready.
+    /// Start time in nanoseconds; 0 until it is known.
     start: AtomicU64,
+    /// Whether somebody else says when to start: generators on several machines start together.
+    held: bool,
+    /// When, once it was said.
+    agreed: Mutex<Option<Instant>>,
 }
 
 impl Gate {
@@ -33,7 +37,24 @@ impl Gate {
             active,
             ready: AtomicUsize::new(0),
             start: AtomicU64::new(0),
+            held: false,
+            agreed: Mutex::new(None),
         }
+    }
+
+    /// The same, where all lanes wait until it is said when to start: see [`begin_at`](Self::begin_at).
+    pub(crate) fn held(self, held: bool) -> Self {
+        Self { held, ..self }
+    }
+
+    /// Says when a run starts that is held. What was said first is what holds.
+    pub(crate) fn begin_at(&self, moment: Instant) {
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(moment);
+    }
+
+    /// Whether every lane is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) >= self.active
     }
 
     /// Whether the run was stopped.
@@ -47,9 +68,9 @@ impl Gate {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// A lane is ready; the last one sets the start time.
+    /// A lane is ready; the last one sets the start time, unless that is for others to say.
     pub(crate) fn arrive(&self) {
-        if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active {
+        if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active && !self.held {
             self.start.store(clock() + HEAD_START, Ordering::Release);
         }
     }
@@ -60,11 +81,27 @@ impl Gate {
         Some(self.start.load(Ordering::Acquire)).filter(|start| *start != 0)
     }
 
+    /// The same, for a lane that waits: it has the clock on which a moment that was agreed becomes a time.
+    pub(crate) fn look(&self) -> Option<u64> {
+        if self.held
+            && self.start.load(Ordering::Acquire) == 0
+            && let Some(moment) = *self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            let (now, there) = (Instant::now(), clock());
+            let ahead = moment.saturating_duration_since(now).as_nanos() as u64;
+            let late = now.saturating_duration_since(moment).as_nanos() as u64;
+            let start = (there + ahead).saturating_sub(late).max(1);
+            // An error means that another lane was first, with the same clock.
+            let _ = self.start.compare_exchange(0, start, Ordering::AcqRel, Ordering::Acquire);
+        }
+        self.start()
+    }
+
     /// Waits until every lane is ready and returns the start time; `None` if the run was stopped meanwhile.
     pub(crate) async fn start_line(&self) -> Option<u64> {
         self.arrive();
         loop {
-            if let Some(start) = self.start() {
+            if let Some(start) = self.look() {
                 return Some(start);
             }
             if self.stopped() {

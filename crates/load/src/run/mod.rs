@@ -15,6 +15,7 @@ pub(crate) mod gate;
 pub mod lanes;
 pub(crate) mod moments;
 pub mod outcome;
+pub mod part;
 pub(crate) mod shares;
 pub mod timeline;
 pub(crate) mod wait;

@@ -1,5 +1,7 @@
 //! `flowlane load`: traffic from many clients on any link, with latencies that count from the intended send time.
 
+#[cfg(feature = "agents")]
+mod agents;
 mod compare;
 mod course;
 mod find;
@@ -36,6 +38,8 @@ pub(crate) enum Load {
     Tcp(Box<tcp::Tcp>),
     /// Send gets and sets to a memcached, and verify the values.
     Memcached(Box<memcached::Memcached>),
+    #[cfg(feature = "agents")]
+    Agent(Box<agents::Agent>),
     Compare(compare::Compare),
 }
 
@@ -47,6 +51,8 @@ impl Load {
             Self::Udp(udp) => course::Load::run(*udp),
             Self::Tcp(tcp) => course::Load::run(*tcp),
             Self::Memcached(memcached) => course::Load::run(*memcached),
+            #[cfg(feature = "agents")]
+            Self::Agent(agent) => agent.run(),
             Self::Compare(compare) => compare.run(),
         }
     }

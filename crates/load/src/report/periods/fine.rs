@@ -9,6 +9,8 @@
 
 use std::ops::Range;
 
+use crate::report::travel::{Damaged, In, Out};
+
 /// Nanoseconds of a bin.
 pub(super) const BIN: u64 = 1_000_000;
 /// Bins of a window: a power of two.
@@ -19,6 +21,8 @@ const WINDOW: u64 = BIN * BINS as u64;
 const LEVEL: usize = 256;
 /// Windows that are kept at most.
 const KEPT: usize = 4;
+/// Most requests of a bin that come from another machine: more than a lane can do, and few enough that the sums over all lanes fit.
+const MOST: u64 = 100_000;
 /// Steps of the logarithm for a doubling.
 const STEPS_A_DOUBLING: u32 = 256;
 
@@ -110,6 +114,45 @@ impl Fine {
             whole.start <= from && to <= whole.end && !gaps.iter().any(|gap| gap.start < to && from < gap.end)
         });
         self
+    }
+}
+
+impl Fine {
+    /// Adds what was noted to `to`.
+    pub(in crate::report) fn write(&self, to: &mut Out) {
+        to.number(self.stride);
+        to.number(self.windows.len() as u64);
+        for window in &self.windows {
+            to.number(window.index);
+            to.number(window.squares);
+            for bin in &window.bins {
+                to.number(u64::from(bin.count));
+                if bin.count > 0 {
+                    to.number(u64::from(bin.sum));
+                }
+            }
+        }
+    }
+
+    /// Takes the same from the beginning of `from`.
+    pub(in crate::report) fn read(from: &mut In<'_>) -> Result<Self, Damaged> {
+        let stride = from.upto(1 << 40)?;
+        let count = from.upto(KEPT as u64)?;
+        let mut windows = Vec::new();
+        for _ in 0..count {
+            let (index, squares) = (from.upto(1 << 50)?, from.upto(1 << 60)?);
+            let mut bins = Vec::with_capacity(BINS);
+            for _ in 0..BINS {
+                let count = from.upto(MOST)? as u32;
+                let sum = if count > 0 { from.upto(MOST << 14)? as u32 } else { 0 };
+                bins.push(Bin { sum, count });
+            }
+            windows.push(Window { index, bins, squares });
+        }
+        if stride == 0 || windows.windows(2).any(|w| w[0].index >= w[1].index) {
+            return Err(Damaged("its windows are not in order"));
+        }
+        Ok(Self { start: 0, stride, windows })
     }
 }
 

@@ -5,6 +5,8 @@
 
 mod log;
 mod pair;
+#[cfg(feature = "agents")]
+mod part;
 mod place;
 mod plan;
 mod via;
@@ -73,11 +75,18 @@ pub(crate) struct Http {
     outputs: Outputs,
     #[command(flatten)]
     log: LogOptions,
+    #[cfg(feature = "agents")]
+    #[command(flatten)]
+    crew: super::agents::CrewOptions,
 }
 
 impl Http {
     /// Runs the load.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        #[cfg(feature = "agents")]
+        if self.crew.is_wanted() {
+            return self.run_by_agents();
+        }
         let (mut plan, said) = self.plan()?;
         let rss = self.place.rss()?;
         let home = (self.place.link != LinkKind::Kernel).then(|| rss.clone());
@@ -123,7 +132,7 @@ impl Http {
         let (mut watch, snapshots) = watch.unzip();
         let (log, writing) = log.map(|log| log.begin(plan)).transpose()?.unzip();
         let options =
-            HttpOptions { lanes: rss.buckets.len(), exact: self.asked.exact, slack, snapshots, log };
+            HttpOptions { lanes: rss.buckets.len(), exact: self.asked.exact, slack, snapshots, log, part: None };
         let load = HttpLoad::new(plan.clone(), options)?;
         let before = Usage::now();
         let (started, begun) = (SystemTime::now(), Instant::now());

@@ -1,0 +1,129 @@
+//! What a load needs of the agent that makes a part of it: which part, when to start, whether to go on; and where its figures go.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use flowlane_agents::{Clock, Desk, Summary};
+use flowlane_load::report::{LaneRecord, Snapshot};
+use flowlane_load::{ClientRange, Part};
+
+use super::only::{self, Only};
+use crate::interrupt::Interrupt;
+use crate::say::say;
+
+/// Between two looks at whether the run has begun or goes on.
+pub(in super::super) const EVERY: Duration = Duration::from_millis(20);
+
+/// A part of a run, for whoever makes it.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Errand {
+    pub(super) run: String,
+    pub(super) desk: Arc<Mutex<Desk>>,
+    pub(super) clock: Clock,
+    pub(super) only: Arc<Vec<Only>>,
+    pub(super) interrupt: Interrupt,
+    begun: bool,
+}
+
+impl Errand {
+    pub(super) fn new(
+        run: String,
+        desk: Arc<Mutex<Desk>>,
+        clock: Clock,
+        only: Arc<Vec<Only>>,
+        interrupt: Interrupt,
+    ) -> Self {
+        Self { run, desk, clock, only, interrupt, begun: false }
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses targets to which this agent does not send.
+    pub(in super::super) fn admits(&self, targets: &[SocketAddr]) -> anyhow::Result<()> {
+        only::check(&self.only, targets)
+    }
+
+    /// Says that the load can be made in so many lanes, and waits for the part of it that is dealt to this agent.
+    pub(in super::super) fn dealt(&self, lanes: usize) -> anyhow::Result<Part> {
+        self.desk().prepared(&self.run, lanes);
+        loop {
+            self.goes_on()?;
+            if let Some((first, of)) = self.desk().part(&self.run) {
+                say!("flowlane: has lanes {first} to {} of {of}", first + lanes - 1);
+                return Ok(Part { first, of });
+            }
+            std::thread::sleep(EVERY);
+        }
+    }
+
+    /// The client addresses of a part.
+    pub(in super::super) fn clients(
+        part: Part,
+        clients: &[ClientRange],
+        lanes: usize,
+    ) -> anyhow::Result<Vec<ClientRange>> {
+        part.clients(clients, lanes).context("no client address is left for this part: --clients has fewer than there are agents")
+    }
+
+    fn goes_on(&self) -> anyhow::Result<()> {
+        if let Err(why) = self.desk().goes_on(&self.run, Instant::now()) {
+            bail!("{why}");
+        }
+        if self.interrupt.came() {
+            bail!("was stopped at its machine");
+        }
+        Ok(())
+    }
+
+    /// While the run is waited for: hands the figures on, and says when it begins; `false` if it is to stop. `standing`: connections that stand, of those
+    /// wanted; `ready`: whether all is ready for the start.
+    pub(in super::super) fn tick(
+        &mut self,
+        from: &Receiver<Snapshot>,
+        standing: impl FnOnce() -> (u64, u64),
+        ready: bool,
+        begin: impl FnOnce(Instant),
+    ) -> bool {
+        let mut desk = self.desk();
+        let mut bytes = Vec::new();
+        for snapshot in from.try_iter() {
+            bytes.clear();
+            snapshot.write(&mut bytes);
+            desk.snapshot(&self.run, &bytes);
+        }
+        let mut begun = self.begun;
+        if !begun {
+            desk.opening(&self.run, standing(), ready);
+            if let Some(moment) = desk.start(&self.run).and_then(|at| self.clock.moment(at)) {
+                begin(moment);
+                begun = true;
+            }
+        }
+        drop(desk);
+        self.begun = begun;
+        match self.goes_on() {
+            Ok(()) => true,
+            Err(why) => {
+                say!("flowlane: stops: {why}");
+                false
+            }
+        }
+    }
+
+    /// The run is over.
+    pub(in super::super) fn ended(&self, summary: Summary, records: &[LaneRecord]) {
+        self.desk().ended(&self.run, summary.write(records));
+    }
+}
+
+impl Errand {
+    /// The run could not be made.
+    pub(super) fn failed(&self, why: String) {
+        self.desk().failed(&self.run, why);
+    }
+}

@@ -1,0 +1,118 @@
+//! Agents, servers and conductors that go away in the middle of a run.
+
+use std::process::Command;
+use std::sync::atomic::Ordering;
+
+use flowlane_testnet::{Program, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::kit::{Nats, server};
+
+/// A run of two agents, `a` and `b`, that is under way.
+struct Run {
+    nats: Nats,
+    agents: [Program; 2],
+    conductor: Program,
+    heard: std::sync::Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Run {
+    fn begun(duration: &str, more: &[&str]) -> Option<Self> {
+        let nats = Nats::start(&[])?;
+        let (address, heard) = server();
+        let agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
+        let url = format!("http://{address}/");
+        let usual = [&url, "--agents", "lab:2", "-c", "8", "-r", "200", "-d", duration, "--json"];
+        let mut command: Command = nats.load(&usual);
+        command.args(more);
+        if !more.contains(&"--agent-timeout") {
+            command.args(["--agent-timeout", "2s"]);
+        }
+        let conductor = Program::start(command);
+        eventually("requests come", || heard.load(Ordering::Relaxed) > 50);
+        Some(Self { nats, agents, conductor, heard })
+    }
+
+    /// How it ended, and its report.
+    fn ended(self) -> (Option<i32>, Value, String) {
+        let ended = self.conductor.end();
+        let said = ended.said.join("\n");
+        let report = serde_json::from_str(&ended.printed).unwrap_or_else(|e| panic!("{e}: {said}"));
+        (ended.status.code(), report, said)
+    }
+
+    /// Nothing is sent any more.
+    fn quiet(&self) {
+        let mut last = self.heard.load(Ordering::Relaxed);
+        let mut since = std::time::Instant::now();
+        eventually("agents stop", || {
+            let now = self.heard.load(Ordering::Relaxed);
+            if now != last {
+                (last, since) = (now, std::time::Instant::now());
+            }
+            since.elapsed() > std::time::Duration::from_secs(1)
+        });
+    }
+}
+
+#[test]
+fn an_agent_that_is_killed_is_named_and_the_run_fails() {
+    let Some(run) = Run::begun("60s", &[]) else { return };
+    run.agents[1].signal(Signal::KILL);
+    let (code, report, said) = run.ended();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("agent b has not answered for 2"), "{said}");
+    let agents = report["agents"].as_array().unwrap();
+    assert!(agents[0]["sent"].as_u64() > Some(0) && agents[0].get("fault").is_none(), "{agents:?}");
+    assert_eq!(agents[1]["sent"], 0);
+}
+
+#[test]
+fn the_others_go_on_without_a_paused_agent_if_that_is_wanted() {
+    let Some(run) = Run::begun("6s", &["--agent-loss", "go-on"]) else { return };
+    run.agents[1].signal(Signal::STOP);
+    let (code, report, said) = run.ended();
+    assert!(matches!(code, Some(0 | 3)), "{said}");
+    let agents = report["agents"].as_array().unwrap();
+    assert_eq!(agents[0]["sent"], 600, "its half of 200 a second for 6 s");
+    assert!(agents[1]["fault"].as_str().is_some_and(|f| f.contains("not answered")), "{agents:?}");
+}
+
+#[test]
+fn a_server_that_is_started_anew_costs_nothing() {
+    let Some(mut run) = Run::begun("6s", &["--agent-timeout", "20s"]) else { return };
+    run.nats.program.signal(Signal::KILL);
+    run.nats.again();
+    let (code, report, said) = run.ended();
+    assert!(matches!(code, Some(0 | 3)), "{said}");
+    assert_eq!(report["total"]["counts"]["sent"], 1200, "{said}");
+}
+
+#[test]
+fn without_a_server_the_run_fails_and_agents_stop() {
+    let Some(mut run) = Run::begun("60s", &[]) else { return };
+    run.nats.program.signal(Signal::KILL);
+    run.quiet();
+    let said = run.conductor.says();
+    assert!(said.contains("has not answered"), "{said}");
+}
+
+#[test]
+fn ctrl_c_ends_the_run_at_all_agents_with_a_report() {
+    let Some(run) = Run::begun("60s", &[]) else { return };
+    run.conductor.signal(Signal::INT);
+    let heard = run.heard.clone();
+    let (code, report, said) = run.ended();
+    assert_eq!(code, Some(130), "{said}");
+    assert_eq!(report["ended"], "interrupted");
+    let counts = &report["total"]["counts"];
+    assert_eq!(counts["answered"].as_u64(), Some(heard.load(Ordering::Relaxed)), "{counts}");
+}
+
+#[test]
+fn agents_stop_when_whoever_conducts_is_killed() {
+    let Some(run) = Run::begun("60s", &[]) else { return };
+    run.conductor.signal(Signal::KILL);
+    run.quiet();
+}
