@@ -84,7 +84,8 @@ impl Sample {
     #[must_use]
     pub fn offset(&self) -> Option<Offset> {
         let Self { asked, received, answered, heard } = *self;
-        if asked > heard || received > answered || [asked, received, answered, heard].iter().any(|t| *t > END) {
+        if asked > heard || received > answered || [asked, received, answered, heard].iter().any(|t| *t > END)
+        {
             return None;
         }
         let trip = (heard - asked).checked_sub(answered - received)?;

@@ -330,7 +330,9 @@ impl Crew {
         if member.fault.is_some() {
             return;
         }
-        let when = since.filter(|s| !s.is_zero()).map_or(String::new(), |s| format!(", {:.1} s after the start", s.as_secs_f64()));
+        let when = since
+            .filter(|s| !s.is_zero())
+            .map_or(String::new(), |s| format!(", {:.1} s after the start", s.as_secs_f64()));
         member.fault = Some(format!("{why}{when}"));
         if self.stop.is_none() && (self.plan.loss == Loss::Fail || since.is_none()) {
             self.failed = true;
@@ -351,7 +353,9 @@ impl Crew {
         let Some(member) = self.members.get_mut(i) else { return Vec::new() };
         member.flying[kind as usize] = false;
         // What is not understood is no sign of life.
-        let Some(Ok((answer, behind))) = answer.map(Answer::read).filter(|_| !member.over) else { return Vec::new() };
+        let Some(Ok((answer, behind))) = answer.map(Answer::read).filter(|_| !member.over) else {
+            return Vec::new();
+        };
         member.heard = now;
         match (ask, answer) {
             (_, Answer::Refused { why }) => {
@@ -368,7 +372,9 @@ impl Crew {
                 member.clock.add(Sample { asked, received, answered, heard });
                 return self.stands(i, state, behind, now);
             }
-            (Ask::Results { part, .. }, Answer::Results { part: came }) if *part == came && came == member.got => {
+            (Ask::Results { part, .. }, Answer::Results { part: came })
+                if *part == came && came == member.got =>
+            {
                 member.bytes.extend_from_slice(behind);
                 member.got += 1;
                 self.complete(i, now);

@@ -188,7 +188,10 @@ impl Desk {
             return Err(why.clone());
         }
         if silent > current.patience {
-            return Err(format!("nothing was heard of whoever conducts the run for {:.1} s", silent.as_secs_f64()));
+            return Err(format!(
+                "nothing was heard of whoever conducts the run for {:.1} s",
+                silent.as_secs_f64()
+            ));
         }
         Ok(())
     }

@@ -220,9 +220,10 @@ impl Ask {
             }
             Self::Deal { run, first, of } => run.len() <= WORDS && first < of && *of <= MOST_LANES,
             Self::Stop { run, why } => run.len() <= WORDS && why.len() <= WORDS,
-            Self::Status { run } | Self::Start { run, .. } | Self::Results { run, .. } | Self::Done { run } => {
-                run.len() <= WORDS
-            }
+            Self::Status { run }
+            | Self::Start { run, .. }
+            | Self::Results { run, .. }
+            | Self::Done { run } => run.len() <= WORDS,
         };
         if fits { Ok(ask) } else { Err(NoMessage("something in it is too long")) }
     }
@@ -312,7 +313,9 @@ mod tests {
         ] {
             assert!(Ask::read(&bytes).is_err(), "{:?}", &bytes[..bytes.len().min(60)]);
         }
-        let lanes = |lanes| write(&Answer::Status { received: 0, answered: 0, state: State::Prepared { lanes } }, &[]);
+        let lanes = |lanes| {
+            write(&Answer::Status { received: 0, answered: 0, state: State::Prepared { lanes } }, &[])
+        };
         assert!(Answer::read(&lanes(0)).is_err() && Answer::read(&lanes(MOST_LANES + 1)).is_err());
         assert!(Answer::read(&write(&Answer::Refused { why: "x".repeat(WORDS + 1) }, &[])).is_err());
         assert!(Answer::read(&write(&Answer::refused("é".repeat(WORDS)), &[])).is_ok());

@@ -74,15 +74,18 @@ impl Bus {
         let options = options(server, name)?;
         let bad = |why: String| NoBus(format!("{}: {why}", without_password(&server.url)));
         let urls: Vec<String> = server.url.split(',').map(|url| without_password(url.trim())).collect();
-        let runtime =
-            Builder::new_current_thread().enable_all().build().map_err(|e| bad(format!("no runtime: {e}")))?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| bad(format!("no runtime: {e}")))?;
         let (handle, (end, ends)) = (runtime.handle().clone(), oneshot::channel());
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("flowlane-nats".into())
             .spawn(move || {
                 runtime.block_on(async move {
-                    let connect = tokio::time::timeout(PATIENCE, async_nats::connect_with_options(urls, options));
+                    let connect =
+                        tokio::time::timeout(PATIENCE, async_nats::connect_with_options(urls, options));
                     let connected = match connect.await {
                         Ok(Ok(client)) => Ok(client),
                         Ok(Err(e)) => Err(e.to_string()),
@@ -209,9 +212,8 @@ async fn next(from: &mut async_nats::Subscriber) -> Option<async_nats::Message> 
 }
 
 fn options(server: &Server, name: &str) -> Result<ConnectOptions, NoBus> {
-    let read = |path: &PathBuf| {
-        std::fs::read_to_string(path).map_err(|e| NoBus(format!("{}: {e}", path.display())))
-    };
+    let read =
+        |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| NoBus(format!("{}: {e}", path.display())));
     let mut options = ConnectOptions::new()
         .name(name)
         .connection_timeout(PATIENCE)
@@ -233,7 +235,8 @@ fn options(server: &Server, name: &str) -> Result<ConnectOptions, NoBus> {
     if let Some(path) = &server.nkey {
         let text = read(path)?;
         let seed = text.lines().map(str::trim).find(|line| line.starts_with('S'));
-        let seed = seed.ok_or_else(|| NoBus(format!("{}: no seed of an NKey, which begins with S", path.display())))?;
+        let seed = seed
+            .ok_or_else(|| NoBus(format!("{}: no seed of an NKey, which begins with S", path.display())))?;
         options = options.nkey(seed.to_owned());
     }
     for file in server.authorities.iter().chain(server.identity.iter().flat_map(|(cert, key)| [cert, key])) {

@@ -90,7 +90,11 @@ impl Summary {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn read(bytes: &[u8], limits: &Limits, longest: Duration) -> Result<(Self, Vec<LaneRecord>), BadResults> {
+    pub fn read(
+        bytes: &[u8],
+        limits: &Limits,
+        longest: Duration,
+    ) -> Result<(Self, Vec<LaneRecord>), BadResults> {
         let bad = |why: &str| BadResults(why.to_owned());
         let end = bytes.iter().position(|b| *b == b'\n').ok_or_else(|| bad("they end early"))?;
         let mut summary: Self = serde_json::from_slice(&bytes[..end]).map_err(|_| bad("not understood"))?;
@@ -105,7 +109,8 @@ impl Summary {
         if let Some(ports) = &mut summary.home_ports {
             [&mut ports.home, &mut ports.elsewhere].into_iter().for_each(most);
         }
-        (summary.workers, summary.processors) = (summary.workers.min(1 << 20), summary.processors.min(1 << 20));
+        (summary.workers, summary.processors) =
+            (summary.workers.min(1 << 20), summary.processors.min(1 << 20));
         summary.alignment = summary.alignment.filter(|share| (0.0..=1.0).contains(share));
         summary.failure = summary.failure.map(cut);
         if summary.drops.len() > REASONS || summary.drops.keys().any(|reason| reason.len() > 64) {
@@ -146,7 +151,10 @@ mod tests {
     #[test]
     fn results_come_whole_and_no_longer_than_the_run() {
         let (summary, records) = Summary::read(&written(), &LIMITS, Duration::from_secs(4)).unwrap();
-        assert_eq!((summary.elapsed_ns, summary.drops["full"], summary.alignment), (4_000_000_000, 3, Some(0.5)));
+        assert_eq!(
+            (summary.elapsed_ns, summary.drops["full"], summary.alignment),
+            (4_000_000_000, 3, Some(0.5))
+        );
         assert_eq!((summary.usage().user, summary.usage().memory), (Duration::from_secs(3), 77));
         assert_eq!(records[0].counts(), [50, 0, 0]);
     }

@@ -63,6 +63,16 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   A slow and lossy way there, and a good one back:
     flowlane epair up ep0 ep1 --a-to-b rate=1M,delay=20ms,loss=1%",
     ),
+    #[cfg(feature = "agents")]
+    (
+        &["load", "agent"],
+        "  Three machines load one server together: on each of them
+    flowlane load agent --nats nats://10.0.0.9:4222 --group lab
+  and on any machine
+    flowlane load http http://10.0.0.1/ -r 30k --nats nats://10.0.0.9:4222 --agents lab:3
+  An agent that sends to one network only, from an address of its own (root):
+    flowlane load agent --group lab --only 10.0.0.0/8 --once -- --link af-xdp:eth1 --addr 10.0.0.5/24",
+    ),
     (
         &["load", "compare"],
         "  Three runs of each program, made alternately:

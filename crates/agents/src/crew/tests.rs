@@ -15,6 +15,8 @@ struct Lab {
     silent: Vec<bool>,
     /// Who makes its part; else it stands as it is.
     works: Vec<bool>,
+    /// Whose questions to start are lost.
+    unstarted: Option<usize>,
     now: Instant,
     ours: Clock,
 }
@@ -52,6 +54,7 @@ impl Lab {
             clocks: [0, 1_500_000_000, -3_000_000_000].map(|ahead| Clock::apart(ahead, 0.0)).to_vec(),
             silent: vec![false; 3],
             works: vec![true; 3],
+            unstarted: None,
             now,
             ours: Clock::default(),
         }
@@ -67,6 +70,7 @@ impl Lab {
         } else if let Some((first, _)) = desk.part("r") {
             desk.opening("r", (1, 1), true);
             if ended || over {
+                self.works[i] = false;
                 let record = |lane| {
                     let mut recorder = Recorder::new(lane, 0, 1, Span::all(0));
                     (0..100).for_each(|i| recorder.sent(i, i + 5, 1));
@@ -93,11 +97,14 @@ impl Lab {
                 let bytes = write(&ask, &[]);
                 let read = Ask::read(&bytes).unwrap();
                 let (received, clock) = (self.clocks[i].at(self.now), self.clocks[i]);
-                let answer = (!self.silent[i]).then(|| {
+                let lost = self.unstarted == Some(i) && matches!(ask, Ask::Start { .. });
+                let answer = (!self.silent[i] && !lost).then(|| {
                     let (answer, behind) = self.desks[i].answer(read, self.now, received, &clock);
                     // Time stands still while it answers.
                     let answer = match answer {
-                        Answer::Status { state, .. } => Answer::Status { received, answered: received, state },
+                        Answer::Status { state, .. } => {
+                            Answer::Status { received, answered: received, state }
+                        }
                         other => other,
                     };
                     write(&answer, &behind)
@@ -172,7 +179,8 @@ fn a_run_that_cannot_be_prepared_or_started_fails_whatever_was_chosen() {
 #[test]
 fn who_does_not_confirm_the_start_comes_late() {
     let mut lab = Lab::new(Loss::Fail);
-    lab.run(20_000 * MS, |lab| lab.silent[2] |= lab.crew.start().is_some());
+    lab.unstarted = Some(2);
+    lab.run(20_000 * MS, |_| {});
     let fault = lab.crew.members[2].fault.clone().unwrap();
     assert!(fault.contains("comes late") && lab.crew.has_failed(), "{fault}");
 }
@@ -186,7 +194,12 @@ fn a_run_that_is_stopped_ends_with_what_it_has() {
         }
     });
     assert!(lab.crew.is_over() && !lab.crew.has_failed());
-    assert!(lab.crew.members.iter().all(|m| m.fault.is_none() && m.results.as_ref().is_some_and(|r| r.0.interrupted)));
+    assert!(
+        lab.crew
+            .members
+            .iter()
+            .all(|m| m.fault.is_none() && m.results.as_ref().is_some_and(|r| r.0.interrupted))
+    );
     // Before there is anything.
     let mut lab = Lab::new(Loss::Fail);
     lab.crew.stop("^C", lab.now);

@@ -93,15 +93,15 @@ fn a_run_from_its_beginning_to_its_end() {
     agent.desk.snapshot("r", b"12");
     agent.desk.snapshot("r", &[0; 8192]);
     agent.desk.snapshot("r", b"3");
-    let status = |agent: &mut Agent| agent.desk.answer(Ask::Status { run: run() }, agent.now, 0, &agent.clock).1;
+    let status =
+        |agent: &mut Agent| agent.desk.answer(Ask::Status { run: run() }, agent.now, 0, &agent.clock).1;
     assert_eq!((status(&mut agent), status(&mut agent)), (b"123".to_vec(), Vec::new()));
     agent.refuses(Ask::Results { run: run(), part: 0 }, "no such part");
     let results: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
     agent.desk.ended("r", results.clone());
     assert_eq!(agent.state(), State::Ended { parts: 3, bytes: 10_000 });
-    let parts = (0..3).flat_map(|part| {
-        agent.desk.answer(Ask::Results { run: run(), part }, agent.now, 0, &agent.clock).1
-    });
+    let parts = (0..3)
+        .flat_map(|part| agent.desk.answer(Ask::Results { run: run(), part }, agent.now, 0, &agent.clock).1);
     assert_eq!(parts.collect::<Vec<u8>>(), results);
     agent.refuses(Ask::Results { run: run(), part: 3 }, "no such part");
     assert_eq!(agent.asked(Ask::Done { run: run() }), Answer::Done);
@@ -117,7 +117,10 @@ fn one_run_at_a_time_and_only_of_the_same_version() {
     assert_eq!(agent.desk.goes_on("r", agent.now), Ok(()));
     let mut agent = Agent::new();
     let Ask::Prepare { run, work } = prepare("r") else { unreachable!() };
-    agent.refuses(Ask::Prepare { run: run.clone(), work: Work { program: "1.1".into(), ..work.clone() } }, "version 1.0");
+    agent.refuses(
+        Ask::Prepare { run: run.clone(), work: Work { program: "1.1".into(), ..work.clone() } },
+        "version 1.0",
+    );
     agent.refuses(Ask::Prepare { run, work: Work { protocol: PROTOCOL + 1, ..work } }, "version");
     assert!(!agent.desk.is_busy(agent.now));
 }
@@ -148,7 +151,8 @@ fn a_run_is_stopped_or_given_up() {
     assert_eq!(agent.desk.goes_on("r", agent.now), Err("^C".into()));
     agent.desk.ended("r", vec![1]);
     assert_eq!(agent.state(), State::Ended { parts: 1, bytes: 1 });
-    for ends in [|desk: &mut Desk| desk.ended("r", vec![1]), |desk: &mut Desk| desk.failed("r", "no".into())] {
+    for ends in [|desk: &mut Desk| desk.ended("r", vec![1]), |desk: &mut Desk| desk.failed("r", "no".into())]
+    {
         let mut agent = Agent::ready();
         assert_eq!(agent.asked(Ask::Done { run: run() }), Answer::Done);
         assert!(agent.desk.goes_on("r", agent.now).is_err() && agent.desk.is_busy(agent.now));

@@ -144,7 +144,9 @@ impl HttpLoad {
         let connections: Vec<u64> = (part.first..part.first + lanes).map(of_lane).collect();
         let active = connections.iter().filter(|n| **n > 0).count();
         if active == 0 {
-            return Err(BadPlan("no connection is left for this part of the run: fewer parts, or more connections".into()));
+            return Err(BadPlan(
+                "no connection is left for this part of the run: fewer parts, or more connections".into(),
+            ));
         }
         let (to, outcomes) = Outcomes::new();
         let common = Common {

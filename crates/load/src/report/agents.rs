@@ -171,7 +171,10 @@ mod tests {
         about.setup.open_loop = true;
         let run = join_all(
             about,
-            vec![(agent("a"), vec![record(0, 5_000)]), (agent("b"), vec![record(1, 5_000), record(2, 90_000_000)])],
+            vec![
+                (agent("a"), vec![record(0, 5_000)]),
+                (agent("b"), vec![record(1, 5_000), record(2, 90_000_000)]),
+            ],
         );
         assert_eq!(run.total.counts.sent, 3000);
         assert_eq!(run.agents.iter().map(|a| a.sent).collect::<Vec<_>>(), [1000, 2000]);

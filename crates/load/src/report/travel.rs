@@ -122,7 +122,10 @@ impl In<'_> {
         for _ in 0..values {
             let (step, count) = (self.number()?, self.number()?);
             last = last.checked_add(step).filter(|v| *v <= LONGEST).ok_or(Damaged("a time is too long"))?;
-            total = total.checked_add(count).filter(|n| *n <= MOST_OF_ONE).ok_or(Damaged("there are too many times"))?;
+            total = total
+                .checked_add(count)
+                .filter(|n| *n <= MOST_OF_ONE)
+                .ok_or(Damaged("there are too many times"))?;
             record(last, count);
         }
         Ok(values)
@@ -210,7 +213,8 @@ impl LaneRecord {
                 })
                 .collect()
         };
-        let parts = Parts { phases: shares(limits.phases)?, requests: shares(limits.requests)?, ..Parts::default() };
+        let parts =
+            Parts { phases: shares(limits.phases)?, requests: shares(limits.requests)?, ..Parts::default() };
         *bytes = from.0;
         Ok(Self {
             bucket,
@@ -255,7 +259,14 @@ impl Snapshot {
     /// Adds the snapshot to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut to = Out(std::mem::take(out));
-        to.numbers(&[u64::from(self.bucket), self.pool as u64, self.at, self.nanos, self.sent, self.answered]);
+        to.numbers(&[
+            u64::from(self.bucket),
+            self.pool as u64,
+            self.at,
+            self.nanos,
+            self.sent,
+            self.answered,
+        ]);
         to.numbers(&[self.failed, self.bytes_received, self.concurrency, self.closed.len() as u64]);
         self.closed.iter().for_each(|slot| write_slot(slot, &mut to));
         *out = to.0;

@@ -116,7 +116,9 @@ mod tests {
     #[test]
     fn parts_have_all_and_nothing_twice() {
         let parts = [(0, 2), (2, 4), (6, 1)];
-        let all = |amount| parts.iter().map(|(first, lanes)| Part { first: *first, of: 7 }.share(amount, *lanes));
+        let all = |amount| {
+            parts.iter().map(move |(first, lanes)| Part { first: *first, of: 7 }.share(amount, *lanes))
+        };
         for amount in [7, 1000, 12_345] {
             assert_eq!(all(amount).sum::<u64>(), amount);
         }
@@ -131,14 +133,19 @@ mod tests {
                 .iter()
                 .flat_map(|(first, lanes)| Part { first: *first, of: 7 }.clients(&all, *lanes).unwrap())
                 .collect();
-            let count = |ranges: &[ClientRange]| ranges.iter().map(ClientRange::count).fold(0, u128::saturating_add);
+            let count =
+                |ranges: &[ClientRange]| ranges.iter().map(ClientRange::count).fold(0, u128::saturating_add);
             assert_eq!(count(&dealt), count(&all), "{text:?}");
             for (i, one) in dealt.iter().enumerate() {
                 assert!(dealt[i + 1..].iter().all(|other| !other.contains(one.nth(0))), "{text:?}");
             }
         }
         let part = Part { first: 0, of: 3 };
-        assert_eq!(part.clients(&ranges(&["10.0.0.1-10.0.0.2"]), 1), None, "the first of three has none of two");
+        assert_eq!(
+            part.clients(&ranges(&["10.0.0.1-10.0.0.2"]), 1),
+            None,
+            "the first of three has none of two"
+        );
         assert_eq!(part.clients(&[], 1), Some(Vec::new()));
     }
 }

@@ -24,7 +24,9 @@ impl Nats {
     pub(super) fn start(more: &[&str]) -> Option<Self> {
         let mut there = Command::new("nats-server");
         if there.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-            flowlane_testnet::skipped("skipped, because there is no nats-server (Debian's package nats-server)");
+            flowlane_testnet::skipped(
+                "skipped, because there is no nats-server (Debian's package nats-server)",
+            );
             return None;
         }
         let port = free_port();

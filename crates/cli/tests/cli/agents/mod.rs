@@ -15,9 +15,8 @@ fn three_agents_make_one_run() {
     let Some(nats) = Nats::start(&[]) else { return };
     let (address, heard) = server();
     let ahead = [("a", 0.0), ("b", 1.5), ("c", -3.0)];
-    let _agents = ahead.map(|(name, ahead)| {
-        nats.agent(name, &[&format!("--clock-ahead={ahead}s"), "--", "--workers", "1"])
-    });
+    let _agents = ahead
+        .map(|(name, ahead)| nats.agent(name, &[&format!("--clock-ahead={ahead}s"), "--", "--workers", "1"]));
     let url = format!("http://{address}/");
     // An agent takes a second run as it took the first.
     for round in 0..2 {
@@ -38,7 +37,8 @@ fn three_agents_make_one_run() {
         let lanes = report["lanes"].as_array().unwrap();
         assert_eq!(lanes.len(), 6);
         assert!(lanes.iter().all(|lane| lane["sent"] == 100 && lane["flows"] == 2), "{lanes:?}");
-        for (i, (agent, (name, ahead))) in report["agents"].as_array().unwrap().iter().zip(ahead).enumerate() {
+        for (i, (agent, (name, ahead))) in report["agents"].as_array().unwrap().iter().zip(ahead).enumerate()
+        {
             assert_eq!((&agent["name"], &agent["sent"]), (&name.into(), &200.into()));
             assert_eq!(agent["first-lane"], 2 * i);
             // All have this machine's clock in truth, so the offset is what was set, to within what is stated: as exact is the common start.

@@ -1,17 +1,19 @@
 use super::*;
-use crate::report::periods::fine::BIN;
 use crate::report::{About, Recorder, Sample, join};
 use crate::run::timeline::{Phase, span};
 use flowlane_stack::rng::Rng;
 use std::time::Duration;
 
+/// Nanoseconds of a bin of the fine series.
+const BIN: u64 = 1_000_000;
 const LIMITS: Limits = Limits { lanes: 0..4, pools: 2, phases: 2, requests: 3 };
 
 /// What a lane recorded in twelve seconds, of anything there is.
 fn recorder(lane: u16, pool: usize) -> Recorder {
     let phase = |seconds, measured| Phase { measured, ..Phase::hold(Duration::from_secs(seconds)) };
     let mut rng = Rng::new(u64::from(lane) + 7);
-    let mut recorder = Recorder::new(lane, pool, 9, span(&[phase(2, false), phase(10, true)], 5)).with_requests(3);
+    let mut recorder =
+        Recorder::new(lane, pool, 9, span(&[phase(2, false), phase(10, true)], 5)).with_requests(3);
     for i in 0..30_000u64 {
         let (at, nanos) = (5 + i * BIN / 2, u64::from(rng.below(1 << 30)) >> rng.below(28));
         recorder.sent(at, at + nanos / 10, 100);
@@ -39,11 +41,15 @@ fn bytes(record: &LaneRecord) -> Vec<u8> {
 /// The report that is made of records that came over the network is that of the records.
 #[test]
 fn nothing_is_lost_on_the_way() {
-    let records = || (0..4).map(|i| recorder(i, usize::from(i) % 2).finish(15_000_000_005)).collect::<Vec<_>>();
+    let records =
+        || (0..4).map(|i| recorder(i, usize::from(i) % 2).finish(15_000_000_005)).collect::<Vec<_>>();
     let about = || About {
         elapsed: Duration::from_secs(12),
         measured: Duration::from_secs(10),
-        phases: crate::timeline::shown(&[Phase::hold(Duration::from_secs(2)), Phase::hold(Duration::from_secs(10))]),
+        phases: crate::timeline::shown(&[
+            Phase::hold(Duration::from_secs(2)),
+            Phase::hold(Duration::from_secs(10)),
+        ]),
         ..About::default()
     };
     let came = records()

@@ -94,14 +94,21 @@ impl Agent {
             Some(write(&answer, &behind))
         };
         bus.serve(vec![self.group.call(), subject], clock, answer).context("--nats")?;
-        say!("flowlane: agent {name} of group {} at {}; ^C ends it", self.group, without_password(&self.nats.nats));
+        say!(
+            "flowlane: agent {name} of group {} at {}; ^C ends it",
+            self.group,
+            without_password(&self.nats.nats)
+        );
         let only = Arc::new(self.only.clone());
         let mut was_connected = true;
         while !interrupt.came() {
             let _ = woken.recv_timeout(EVERY);
             if was_connected != bus.is_connected() {
                 was_connected = !was_connected;
-                say!("flowlane: {} the NATS server", if was_connected { "again connected to" } else { "no connection to" });
+                say!(
+                    "flowlane: {} the NATS server",
+                    if was_connected { "again connected to" } else { "no connection to" }
+                );
             }
             let work = desk.lock().unwrap_or_else(PoisonError::into_inner).take_work(Instant::now());
             let Some((run, work)) = work else { continue };
@@ -130,7 +137,8 @@ impl Agent {
         match made {
             Ok(words) => say!("flowlane: {words}"),
             Err(e) => {
-                let line = e.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ").replace('\n', " ");
+                let line =
+                    e.chain().map(ToString::to_string).collect::<Vec<_>>().join(": ").replace('\n', " ");
                 say!("flowlane: the run has failed: {line}");
                 errand.failed(line);
             }

@@ -103,7 +103,8 @@ fn given(load: &str, arguments: Vec<std::ffi::OsString>) -> anyhow::Result<Vec<G
     let (family, matches) = matches.subcommand().with_context(nothing)?;
     let (name, matches) = matches.subcommand().with_context(nothing)?;
     ensure!(family == "load" && name == load, nothing());
-    let command = command.find_subcommand("load").and_then(|c| c.find_subcommand(load)).with_context(nothing)?;
+    let command =
+        command.find_subcommand("load").and_then(|c| c.find_subcommand(load)).with_context(nothing)?;
     Ok(given_of(command, matches))
 }
 
@@ -141,7 +142,9 @@ pub(super) fn to_send(load: &str, seed: u64) -> anyhow::Result<Vec<String>> {
             }
         } else if !OURS.contains(&id.as_str()) {
             let option = id.replace('_', "-");
-            bail!("--{option}: not with --agents; what belongs to a machine its agent is given: flowlane load agent ... -- --{option} ...");
+            bail!(
+                "--{option}: not with --agents; what belongs to a machine its agent is given: flowlane load agent ... -- --{option} ..."
+            );
         }
     }
     words.push(format!("--seed={seed}"));
@@ -149,7 +152,11 @@ pub(super) fn to_send(load: &str, seed: u64) -> anyhow::Result<Vec<String>> {
 }
 
 fn line(load: &str, options: impl IntoIterator<Item = String>) -> Vec<std::ffi::OsString> {
-    ["flowlane", "load", load].into_iter().map(Into::into).chain(options.into_iter().map(Into::into)).collect()
+    ["flowlane", "load", load]
+        .into_iter()
+        .map(Into::into)
+        .chain(options.into_iter().map(Into::into))
+        .collect()
 }
 
 /// The load that options from the bus are, if an agent admits all of them. `own`: what the agent was given where it was started, which comes
@@ -193,7 +200,11 @@ fn own_options(load: &str, own: &[String]) -> anyhow::Result<Vec<Given>> {
 pub(super) fn check_own(own: &[String]) -> anyhow::Result<()> {
     for (load, _) in SENT {
         for (id, _) in own_options(load, own)? {
-            ensure!(!OURS.contains(&id.as_str()), "--{}: not for an agent: whoever conducts the run has it", id.replace('_', "-"));
+            ensure!(
+                !OURS.contains(&id.as_str()),
+                "--{}: not for an agent: whoever conducts the run has it",
+                id.replace('_', "-")
+            );
         }
     }
     Ok(())
@@ -253,9 +264,13 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_understood_as_it_was_typed() {
-        let typed = ["http://127.0.0.1:1/", "-c", "7", "-H", "A: b", "-H", "C: d", "--http2", "--follow", "--exact"];
-        let sent: Vec<String> =
-            given("http", line("http", options(&typed))).unwrap().into_iter().flat_map(|(_, words)| words).collect();
+        let typed =
+            ["http://127.0.0.1:1/", "-c", "7", "-H", "A: b", "-H", "C: d", "--http2", "--follow", "--exact"];
+        let sent: Vec<String> = given("http", line("http", options(&typed)))
+            .unwrap()
+            .into_iter()
+            .flat_map(|(_, words)| words)
+            .collect();
         for word in ["--connections=7", "--header=A: b", "--header=C: d", "--exact", "http://127.0.0.1:1/"] {
             assert!(sent.iter().any(|s| s == word), "{word}: {sent:?}");
         }

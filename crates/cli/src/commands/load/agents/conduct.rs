@@ -98,7 +98,9 @@ impl CrewOptions {
             longest: job.duration + job.answers * 2 + SPARE,
         };
         let crew = Crew::new(plan, agents, Instant::now());
-        Conductor { group: &group, crew, clock: Clock::default(), watch, interrupted: false }.run(interrupt).map(Some)
+        Conductor { group: &group, crew, clock: Clock::default(), watch, interrupted: false }
+            .run(interrupt)
+            .map(Some)
     }
 }
 
@@ -137,7 +139,9 @@ impl Group<'_> {
             "--agents {group}: no agent answers at {server}; start some: flowlane load agent --nats {server} --group {group}"
         );
         let ours = env!("CARGO_PKG_VERSION");
-        if let Some(other) = found.iter().find(|here| (here.protocol, here.program.as_str()) != (PROTOCOL, ours)) {
+        if let Some(other) =
+            found.iter().find(|here| (here.protocol, here.program.as_str()) != (PROTOCOL, ours))
+        {
             bail!(
                 "--agents {group}: agent {} has version {} of Flowlane, this is {ours}: all have to have the same",
                 other.name,
@@ -146,13 +150,19 @@ impl Group<'_> {
         }
         let (busy, mut free): (Vec<Here>, Vec<Here>) = found.into_iter().partition(|here| here.busy);
         let names = |all: &[Here]| all.iter().map(|here| here.name.as_str()).collect::<Vec<_>>().join(", ");
-        let busy = if busy.is_empty() { String::new() } else { format!("; busy with another run: {}", names(&busy)) };
+        let busy = if busy.is_empty() {
+            String::new()
+        } else {
+            format!("; busy with another run: {}", names(&busy))
+        };
         free.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         match self.number {
             Some(number) if free.len() < number => {
                 let (count, wait) = (free.len(), self.options.agent_wait);
                 let free = if free.is_empty() { String::new() } else { format!(": {}", names(&free)) };
-                bail!("--agents {group}:{number}: {count} of {number} agents are free within {wait:?}{free}{busy}")
+                bail!(
+                    "--agents {group}:{number}: {count} of {number} agents are free within {wait:?}{free}{busy}"
+                )
             }
             None if free.is_empty() => bail!("--agents {group}: no agent is free{busy}"),
             number => {
@@ -198,14 +208,20 @@ impl Conductor<'_> {
             watch.end();
         }
         self.farewell();
-        let started = self.crew.start().map_or(started, |moment| started + moment.saturating_duration_since(begun));
+        let started =
+            self.crew.start().map_or(started, |moment| started + moment.saturating_duration_since(begun));
         let all = self.crew.lanes();
         Ok(Conducted {
             started,
             group: self.group.name.to_string(),
             failed: self.crew.has_failed(),
             interrupted: self.interrupted,
-            summaries: self.crew.members.iter().filter_map(|m| m.results.as_ref().map(|(s, _)| s.clone())).collect(),
+            summaries: self
+                .crew
+                .members
+                .iter()
+                .filter_map(|m| m.results.as_ref().map(|(s, _)| s.clone()))
+                .collect(),
             agents: self.crew.members.iter_mut().map(|member| agent(member, all)).collect(),
         })
     }
@@ -262,7 +278,8 @@ impl Conductor<'_> {
             return watch.tick(start.elapsed());
         }
         let standing = self.crew.members.iter().filter_map(Member::standing);
-        let (standing, of) = standing.fold((0u64, 0u64), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
+        let (standing, of) =
+            standing.fold((0u64, 0u64), |(a, b), (c, d)| (a.saturating_add(c), b.saturating_add(d)));
         of == 0 || watch.connecting(begun.elapsed(), standing, of)
     }
 }
@@ -271,7 +288,8 @@ impl Conductor<'_> {
 fn agent(member: &mut Member, all: usize) -> (Agent, Vec<LaneRecord>) {
     let offset = member.clock.at_start().unwrap_or_default();
     let (first, lanes) = member.part.map_or((0, 0), |(part, lanes)| (part.first, lanes));
-    let (usage, records) = member.results.take().map_or((Usage::default(), Vec::new()), |(s, r)| (s.usage(), r));
+    let (usage, records) =
+        member.results.take().map_or((Usage::default(), Vec::new()), |(s, r)| (s.usage(), r));
     let answered = records.iter().map(|record| record.counts()[1]).sum();
     let agent = Agent {
         name: member.here.name.clone(),
@@ -293,7 +311,8 @@ fn agent(member: &mut Member, all: usize) -> (Agent, Vec<LaneRecord>) {
 impl Conducted {
     /// The report of the run; `about` has everything that is not known here.
     pub(in super::super) fn report(self, about: About) -> Run {
-        let most = |of: fn(&Summary) -> u64| Duration::from_nanos(self.summaries.iter().map(of).max().unwrap_or(0));
+        let most =
+            |of: fn(&Summary) -> u64| Duration::from_nanos(self.summaries.iter().map(of).max().unwrap_or(0));
         let mut drops: BTreeMap<String, u64> = BTreeMap::new();
         for (reason, count) in self.summaries.iter().flat_map(|summary| &summary.drops) {
             *drops.entry(reason.clone()).or_default() += count;
@@ -301,7 +320,9 @@ impl Conducted {
         let faults: Vec<String> = self
             .agents
             .iter()
-            .filter_map(|(agent, _)| agent.fault.as_ref().map(|fault| format!("agent {} {fault}", agent.name)))
+            .filter_map(|(agent, _)| {
+                agent.fault.as_ref().map(|fault| format!("agent {} {fault}", agent.name))
+            })
             .collect();
         let failure = self.failed.then(|| match faults.is_empty() {
             true => "the agents could not make the run".to_owned(),

@@ -67,7 +67,8 @@ impl Errand {
         clients: &[ClientRange],
         lanes: usize,
     ) -> anyhow::Result<Vec<ClientRange>> {
-        part.clients(clients, lanes).context("no client address is left for this part: --clients has fewer than there are agents")
+        part.clients(clients, lanes)
+            .context("no client address is left for this part: --clients has fewer than there are agents")
     }
 
     fn goes_on(&self) -> anyhow::Result<()> {

@@ -79,7 +79,14 @@ pub(super) struct CrewOptions {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, requires = "agents", help_heading = "Agents")]
     agent_timeout: Duration,
     /// What becomes of a run that loses an agent after its start.
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "fail", requires = "agents", help_heading = "Agents")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        default_value = "fail",
+        requires = "agents",
+        help_heading = "Agents"
+    )]
     agent_loss: LossKind,
 }
 
@@ -109,7 +116,10 @@ impl FromStr for Wanted {
             None => (text, None),
             Some((group, number)) => {
                 let number = number.parse().ok().filter(|n| (1..=MOST).contains(n));
-                (group, Some(number.ok_or_else(|| format!("'{text}': from 1 to {MOST} agents, as in lab:3"))?))
+                (
+                    group,
+                    Some(number.ok_or_else(|| format!("'{text}': from 1 to {MOST} agents, as in lab:3"))?),
+                )
             }
         };
         Ok(Self { group: group.parse().map_err(|e: flowlane_agents::BadGroup| e.to_string())?, number })
@@ -126,10 +136,7 @@ impl CrewOptions {
     pub(super) fn check(&self, load: &str) -> anyhow::Result<()> {
         closed::to_send(load, 0)?;
         let second = Duration::from_secs(1);
-        ensure!(
-            (second..=600 * second).contains(&self.agent_timeout),
-            "--agent-timeout: from 1s to 10m"
-        );
+        ensure!((second..=600 * second).contains(&self.agent_timeout), "--agent-timeout: from 1s to 10m");
         Ok(())
     }
 

@@ -131,8 +131,14 @@ impl Http {
         let slack = self.asked.slack.unwrap_or_default();
         let (mut watch, snapshots) = watch.unzip();
         let (log, writing) = log.map(|log| log.begin(plan)).transpose()?.unzip();
-        let options =
-            HttpOptions { lanes: rss.buckets.len(), exact: self.asked.exact, slack, snapshots, log, part: None };
+        let options = HttpOptions {
+            lanes: rss.buckets.len(),
+            exact: self.asked.exact,
+            slack,
+            snapshots,
+            log,
+            part: None,
+        };
         let load = HttpLoad::new(plan.clone(), options)?;
         let before = Usage::now();
         let (started, begun) = (SystemTime::now(), Instant::now());

@@ -51,7 +51,8 @@ impl Http {
         let (mut plan, _) = self.plan()?;
         let rss = self.place.rss()?;
         self.place.keep_reachable(&mut plan);
-        let targets: Vec<_> = plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| t.addresses.clone()).collect();
+        let targets: Vec<_> =
+            plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| t.addresses.clone()).collect();
         errand.admits(&targets)?;
         let lanes = rss.buckets.len();
         let part = errand.dealt(lanes)?;
@@ -72,6 +73,7 @@ impl Http {
             exact: self.asked.exact,
             slack: self.asked.slack.unwrap_or_default(),
             snapshots: Some(snapshots),
+            log: None,
             part: Some(part),
         };
         let load = HttpLoad::new(plan.clone(), options)?;
