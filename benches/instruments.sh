@@ -6,7 +6,7 @@
 #     benches/instruments.sh [program, if it is built]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-program=${1:-$(cargo bench --quiet -p flowlane --bench instruments --no-run --message-format=json |
+program=${1:-$(cargo bench --quiet -p flowlane-net --bench instruments --no-run --message-format=json |
     sed -n 's/.*"executable":"\([^"]*\/instruments-[^"]*\)".*/\1/p')}
 # Instructions of the worker, and packets.
 count() {

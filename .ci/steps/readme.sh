@@ -102,12 +102,6 @@ load=$(line_of "flowlane load http ")
 cat >"$user/two" <<END
 stty cols 80 rows 24
 $serve
-# A new user types slower than this: the server is there when the second line is typed.
-tries=0
-until (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null; do
-    tries=\$((tries + 1)); [ \$tries -lt 300 ] || exit 99
-    sleep 0.1
-done
 echo "-- typed --"
 code=0
 $load || code=\$?

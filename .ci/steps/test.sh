@@ -9,7 +9,7 @@ witnesses() {
     # Compilers with their address sanitizer, and readers of man pages, for programs in C and Python on libflowlane.
     have_packages gcc=gcc clang=clang /usr/share/doc/libclang-rt-dev=libclang-rt-dev pkg-config=pkgconf nm=binutils mandoc=mandoc /usr/share/doc/python3-cffi=python3-cffi || true
     have_packages chromium=chromium chromedriver=chromium-driver || true
-    RUNLEVEL=1 have_packages nginx=nginx haproxy=haproxy nfcapd=nfdump nats-server=nats-server promtool=prometheus memcached=memcached memccapable=libmemcached-tools || true
+    RUNLEVEL=1 have_packages nginx=nginx haproxy=haproxy nfcapd=nfdump nats-server=nats-server promtool=prometheus memcached=memcached memccapable=libmemcached-tools tinyproxy=tinyproxy-bin microsocks=microsocks || true
     [ "${CI-}" = true ] || return 0
     if ! "$pyarrow/bin/python" -c 'import pyarrow' 2>/dev/null; then
         have_packages python3=python3 /usr/share/doc/python3-venv=python3-venv || true

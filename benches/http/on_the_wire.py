@@ -6,7 +6,7 @@ figure is by its own schedule, and one that asks for what was due in the last mi
 
 Of the middle half of a run: how far each request is behind an even schedule of the rate, in stretches of 200 ms, each from its earliest
 percent on (a drift of the schedule is not lateness); and the gaps between requests. Needs root, tcpdump, oha, and
-`cargo build --release -p flowlane-cli`; OHA, FLOWLANE and RATES name others. `chrt -f 50` in front of it makes other work of the machine
+`cargo build --release -p flowlane`; OHA, FLOWLANE and RATES name others. `chrt -f 50` in front of it makes other work of the machine
 matter less.
 """
 import os, pathlib, shutil, signal, socket, subprocess, sys, tempfile

@@ -17,7 +17,7 @@ read -ra rates <<<"${RATES:-1000 10000 20000}"
 command -v "$oha" >/dev/null || { echo "open_loop: $oha is not there: cargo install oha --locked, or OHA=PATH" >&2; exit 2; }
 command -v python3 >/dev/null || { echo "open_loop: python3 is needed to read the reports" >&2; exit 2; }
 flowlane=${FLOWLANE:-target/release/flowlane}
-[ -n "${FLOWLANE-}" ] || cargo build --release --locked -q -p flowlane-cli
+[ -n "${FLOWLANE-}" ] || cargo build --release --locked -q -p flowlane
 work=$(mktemp -d)
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$flowlane" serve http --port "$port" --no-pin >"$work/server" 2>&1 &

@@ -8,4 +8,4 @@
 # says so; a connection learns that after four sends.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec cargo bench --quiet -p flowlane --bench zerocopy -- "${1:-7}"
+exec cargo bench --quiet -p flowlane-net --bench zerocopy -- "${1:-7}"

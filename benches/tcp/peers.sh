@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 size=${1:-1Gi}
 [ "$(id -u)" = 0 ] || { echo "peers: needs root for network namespaces" >&2; exit 2; }
 cargo build --quiet --release
-cargo build --quiet --release -p flowlane --example http
+cargo build --quiet --release -p flowlane-net --example http
 target=${CARGO_TARGET_DIR:-target}/release
 flowlane=$target/flowlane
 ns=flpeers

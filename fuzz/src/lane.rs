@@ -345,11 +345,13 @@ impl Host {
 
     fn receive(&mut self, pool: &Pool, lane: usize, socket: UdpHandle, answer: bool) {
         let lane = &mut self.lanes[lane];
-        while let Some(datagram) = lane.udp_receive(socket) {
-            self.received += 1;
+        let mut batch = Vec::new();
+        while lane.udp_receive_batch(socket, &mut batch, 64) > 0 {
+            self.received += batch.len() as u64;
             if answer {
-                let _ = lane.udp_reply(self.now, pool, socket, datagram);
+                let _ = lane.udp_reply_batch(self.now, pool, socket, &mut batch.drain(..));
             }
+            batch.clear();
         }
         let _ = lane.udp_take_error(socket);
     }

@@ -53,6 +53,14 @@ pub(crate) fn on_screen() -> bool {
     wanted(of_arguments(), std::env::var_os("NO_COLOR").as_deref())
 }
 
+/// Whether marks on standard output have colours, which is a terminal that knows them or not.
+pub(crate) fn on_output(terminal: bool) -> bool {
+    match of_arguments() {
+        When::Auto => terminal && wanted(When::Auto, std::env::var_os("NO_COLOR").as_deref()),
+        said => wanted(said, None),
+    }
+}
+
 fn wanted(when: When, no_color: Option<&OsStr>) -> bool {
     match when {
         When::Always => true,

@@ -111,6 +111,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if let Some(ours) = crate::guesses::answer(error, &arguments) {
         line = format!("{line}; {ours}");
     }
-    say!("flowlane: {}", line.strip_prefix("error: ").unwrap_or(&line));
+    let file =
+        crate::service_file::said(error).map_or_else(String::new, |file| format!("{}: ", file.display()));
+    say!("flowlane: {file}{}", line.strip_prefix("error: ").unwrap_or(&line));
     ExitCode::from(2)
 }

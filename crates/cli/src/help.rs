@@ -302,6 +302,7 @@ const GROUPS: &[(&str, &[&str])] = &[
 
 /// Puts the options of every command into groups.
 pub(crate) fn arrange(command: Command) -> Command {
+    let command = command.mut_subcommand("serve", |serve| serve.arg(crate::service_file::option()));
     ["serve", "load"].into_iter().fold(command, |command, family| {
         command.mut_subcommand(family, |family| family.mut_subcommands(|command| command.mut_args(grouped)))
     })

@@ -21,6 +21,7 @@ mod fast_open;
 mod flow_log;
 mod guesses;
 mod help;
+mod idle;
 mod instruments;
 mod interface;
 mod interrupt;
@@ -31,12 +32,15 @@ mod lab_card;
 mod legible;
 mod link;
 mod lost;
+mod notify;
 mod output;
 mod progress;
 mod reassembly;
 mod recorders;
+mod rss_options;
 mod rule_file;
 mod say;
+mod service_file;
 mod stdout;
 mod steering;
 mod terminal;
@@ -75,8 +79,12 @@ fn main() -> std::process::ExitCode {
     if help::is_asked_to_be_brief(std::env::args_os().filter_map(|argument| argument.into_string().ok())) {
         command = help::brief(command);
     }
+    let arguments = match service_file::with_files(std::env::args_os().collect(), &command) {
+        Ok(arguments) => arguments,
+        Err(e) => return exit::code(Err(e)),
+    };
     let parsed = command
-        .try_get_matches_from_mut(guesses::with_targets_apart(std::env::args_os()))
+        .try_get_matches_from_mut(guesses::with_targets_apart(arguments.into_iter()))
         .and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches).map_err(|e| e.format(&mut command)));
     match parsed {
         Ok(cli) => {

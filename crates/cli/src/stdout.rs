@@ -21,6 +21,12 @@ pub(crate) fn lock() -> Stdout {
     Stdout(io::stdout().lock())
 }
 
+/// Writes what was made fit for a terminal already, with colours.
+pub(crate) fn write_painted(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| named(&e))
+}
+
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let shown = legible::bytes(bytes);

@@ -11,11 +11,12 @@
 //!
 //! To a memcached it sends gets and sets, and verifies the values: [`memcached`].
 //!
-//! Modules: [`run`] (what every run has: clients, flows, phases, start, end and outcome), [`udp`] (datagrams), [`tcp`], [`http`], [`memcached`],
-//! [`scenario`], [`report`] (recording, output, conditions of `--fail`), [`find`] (the highest
+//! Modules: [`run`] (what every run has: clients, flows, phases, start, end and outcome), [`udp`] (datagrams), [`tcp`], [`http`],
+//! [`memcached`], [`scenario`], [`report`] (recording, output, conditions of `--fail`), [`find`] (the highest
 //! rate that holds), [`resolve`], [`units`] (numbers with units).
 #![forbid(unsafe_code)]
 
+pub mod fill;
 pub mod find;
 pub mod http;
 pub mod memcached;
@@ -34,4 +35,4 @@ pub use run::outcome::{Counts, Outcome, Percentiles};
 pub use run::part::Part;
 pub use run::timeline::{self, Phase};
 pub use tcp::{TcpLoad, TcpLoadConfig, TcpOutcome};
-pub use udp::{Load, LoadConfig, LoadError, MIN_PAYLOAD, Pace, Progress};
+pub use udp::{Load, LoadConfig, LoadError, MIN_PAYLOAD, Pace, PayloadSizes, Progress};

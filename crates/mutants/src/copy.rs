@@ -22,7 +22,9 @@ pub(crate) fn make(root: &Path, to: &Path, guards: &[Guard]) -> Result<(), Strin
     let mut changed = changed(root, guards)?;
     rename(root, &mut changed)?;
     let mut kept = BTreeSet::new();
-    for name in ["Cargo.toml", "Cargo.lock", "README.md", "crates", "docs", "scenarios", "benches", "fuzz"] {
+    for name in
+        ["Cargo.toml", "Cargo.lock", "README.md", "contrib", "crates", "docs", "scenarios", "benches", "fuzz"]
+    {
         copy(root, to, Path::new(name), &changed, &mut kept)?;
     }
     remove_others(to, Path::new("crates"), &kept)

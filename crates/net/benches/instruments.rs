@@ -1,7 +1,7 @@
 //! What the instruments of a running instance cost a packet: two hosts on a wire in memory, one worker, requests and answers of 64 bytes.
 //!
 //! ```text
-//! cargo bench -p flowlane --bench instruments -- udp|tcp v4|v6 AT_ONCE ROUNDS [INSTRUMENT ...]
+//! cargo bench -p flowlane-net --bench instruments -- udp|tcp v4|v6 AT_ONCE ROUNDS [INSTRUMENT ...]
 //! ```
 //!
 //! In each round AT_ONCE requests are made, and answered; of TCP each on a connection of its own. The line that is printed says how many packets

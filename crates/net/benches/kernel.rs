@@ -2,7 +2,7 @@
 //! one send for each request, and nothing else. Processor time of either end, by thread, from the scheduler.
 //!
 //! ```text
-//! cargo bench -p flowlane --bench kernel [-- ROUNDS]
+//! cargo bench -p flowlane-net --bench kernel [-- ROUNDS]
 //! ```
 //!
 //! Both kinds of client meet the plain server, and both kinds of server the plain client, with 100 bytes there and back, on

@@ -1,7 +1,7 @@
 //! Lanes that move all the time under load: every stream arrives as it was sent.
 //!
 //! ```text
-//! cargo bench -p flowlane --bench move_soak [-- MOVES [PER-SECOND]]      10,000 moves, 200 a second
+//! cargo bench -p flowlane-net --bench move_soak [-- MOVES [PER-SECOND]]      10,000 moves, 200 a second
 //! ```
 //!
 //! A server and a client on a wire in memory, two workers, 32 buckets. Lane `n` of the client sends in proportion to `1 / (n + 1)` (Zipf), so most

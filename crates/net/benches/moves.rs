@@ -1,7 +1,7 @@
 //! How long a lane with many connections stalls when it moves, as a client of it sees that.
 //!
 //! ```text
-//! cargo bench -p flowlane --bench moves [-- CONNECTIONS [MOVES]]      10,000 connections in each lane, 1,000 moves
+//! cargo bench -p flowlane-net --bench moves [-- CONNECTIONS [MOVES]]      10,000 connections in each lane, 1,000 moves
 //! ```
 //!
 //! A server and a client on a wire in memory, two workers, a card with 4 queues at each end whose table follows the lanes. Each server lane

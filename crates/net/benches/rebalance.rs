@@ -1,7 +1,7 @@
 //! What lanes that move by themselves are worth to connections that live: latency under a load that is skewed over workers.
 //!
 //! ```text
-//! cargo bench -p flowlane --bench rebalance [-- SECONDS [ROUNDS]]      5 seconds for each measurement, 3 rounds
+//! cargo bench -p flowlane-net --bench rebalance [-- SECONDS [ROUNDS]]      5 seconds for each measurement, 3 rounds
 //! ```
 //!
 //! A server and a client on a wire in memory, two workers, 32 buckets. 128 connections live for the whole measurement. Each asks at moments of

@@ -1,7 +1,7 @@
 //! What a body of 1 MiB from memory costs: sent copied (`write_all`) and from where it is (`send_zc`), in turns in one process.
 //!
 //! ```text
-//! cargo bench -p flowlane --bench zerocopy [-- ROUNDS]
+//! cargo bench -p flowlane-net --bench zerocopy [-- ROUNDS]
 //! ```
 //!
 //! Processor time of both ends together, for each MiB: over the link in memory (with segmentation left to it, and without), where the

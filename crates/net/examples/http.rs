@@ -1,8 +1,8 @@
 //! A web server on lanes: hyper, unchanged, on streams that never leave the core their packets arrive on.
 //!
 //! ```text
-//! cargo run -p flowlane --example http                           # server and client in one process, over a wire in memory
-//! sudo cargo run -p flowlane --example http -- web0 10.11.2.1/24 # over a TAP; then, in another shell:
+//! cargo run -p flowlane-net --example http                           # server and client in one process, over a wire in memory
+//! sudo cargo run -p flowlane-net --example http -- web0 10.11.2.1/24 # over a TAP; then, in another shell:
 //!     sudo ip addr add 10.11.2.2/24 dev web0; sudo ip link set web0 up; curl http://10.11.2.1/
 //! ```
 

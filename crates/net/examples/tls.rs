@@ -2,7 +2,7 @@
 //! one process, over a wire in memory; the certificate is made at the start and trusted by the client alone.
 //!
 //! ```text
-//! cargo run -p flowlane --example tls
+//! cargo run -p flowlane-net --example tls
 //! ```
 
 use std::error::Error;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use flowlane_stack::address::Endpoint;
 use flowlane_stack::packet::IcmpErrorKind;
 use flowlane_stack::udp::{Bind, Datagram, UdpHandle};
-use flowlane_stack::{SendError, Unsent};
+use flowlane_stack::{Lane, SendError, Unsent};
 use flowlane_sys::frame::Meta;
 
 use crate::context::{LaneRef, budget};
@@ -106,14 +106,7 @@ impl UdpSocket {
                     return kernel.udp_receive(id, frames, stack, into, max);
                 }
             };
-            let n = slot.lane.udp_receive_batch(handle, into, max);
-            if n > 0 {
-                return Ok(n);
-            }
-            if let Some(error) = slot.lane.udp_take_error(handle) {
-                return Err(SocketError::Network(error));
-            }
-            if slot.lane.udp_is_open(handle) { Ok(0) } else { Err(SocketError::Closed) }
+            received(&mut slot.lane, handle, into, max)
         })?
     }
 
@@ -132,22 +125,28 @@ impl UdpSocket {
         max: usize,
     ) -> Poll<Result<usize, SocketError>> {
         ready!(budget::poll(cx));
-        match self.try_recv_batch(into, max.max(1)) {
-            Ok(0) => {}
-            Ok(n) => {
-                (0..n).for_each(|_| budget::spend(0));
-                return Poll::Ready(Ok(n));
+        let max = max.max(1);
+        let n = self.lane.with(|slot, _, frames| {
+            let n = match self.id {
+                Id::Stack(handle) => received(&mut slot.lane, handle, into, max)?,
+                Id::Kernel(id) => {
+                    let (stack, kernel) = slot.both()?;
+                    kernel.udp_receive(id, frames, stack, into, max)?
+                }
+            };
+            if n == 0 {
+                match self.id {
+                    Id::Stack(handle) => slot.lane.udp_wake_on_receive(handle, cx.waker()),
+                    Id::Kernel(id) => slot.sockets()?.wake_on_datagram(id, cx.waker())?,
+                }
             }
-            other => return Poll::Ready(other),
-        }
-        self.lane.with(|slot, _, _| match self.id {
-            Id::Stack(handle) => {
-                slot.lane.udp_wake_on_receive(handle, cx.waker());
-                Ok(())
-            }
-            Id::Kernel(id) => slot.sockets()?.wake_on_datagram(id, cx.waker()),
+            Ok::<_, SocketError>(n)
         })??;
-        Poll::Pending
+        if n == 0 {
+            return Poll::Pending;
+        }
+        budget::spend_operations(n);
+        Poll::Ready(Ok(n))
     }
 
     /// Waits for one datagram.
@@ -332,30 +331,33 @@ impl UdpSocket {
             Id::Kernel(id) => return self.reply_by_kernel(id, batch).await,
         };
         let mut waiting = batch.drain(..);
-        let mut held: Option<Datagram> = None;
-        let mut sent = 0;
-        poll_fn(|cx| {
-            let done = self.lane.with(|slot, now, frames| {
-                while let Some(datagram) = held.take().or_else(|| waiting.next()) {
+        let (mut sent, mut left) = self
+            .lane
+            .with(|slot, now, frames| slot.lane.udp_reply_batch(now, frames, handle, &mut waiting))?;
+        // What found no room waits for it, and those behind it.
+        while let Some(datagram) = left.take() {
+            let mut held = Some(datagram);
+            let (n, rest) = poll_fn(|cx| {
+                let polled = self.lane.with(|slot, now, frames| {
+                    let Some(datagram) = held.take() else { return Poll::Ready((0, None)) };
                     match slot.lane.udp_reply(now, frames, handle, datagram) {
-                        Ok(()) => sent += 1,
                         Err(Unsent { returned: Some(datagram), .. }) => {
                             slot.lane.wake_on_room(datagram.source.ip, cx.waker());
                             held = Some(datagram);
-                            return false;
+                            Poll::Pending
                         }
-                        Err(_) => {}
+                        done => {
+                            let (n, rest) = slot.lane.udp_reply_batch(now, frames, handle, &mut waiting);
+                            Poll::Ready((n + usize::from(done.is_ok()), rest))
+                        }
                     }
-                }
-                true
-            });
-            match done {
-                Ok(true) => Poll::Ready(Ok(sent)),
-                Ok(false) => Poll::Pending,
-                Err(e) => Poll::Ready(Err(e.into())),
-            }
-        })
-        .await
+                });
+                polled.map_or_else(|e| Poll::Ready(Err(e)), |polled| polled.map(Ok))
+            })
+            .await?;
+            (sent, left) = (sent + n, rest);
+        }
+        Ok(sent)
     }
 
     async fn reply_by_kernel(&self, id: SocketId, batch: &mut Vec<Datagram>) -> Result<usize, SocketError> {
@@ -457,6 +459,24 @@ impl UdpSocket {
             Id::Kernel(_) => Err(SocketError::Unsupported(what)),
         }
     }
+}
+
+/// Takes what waits in a socket of the stack, or tells what the network reported, or that it is closed.
+#[inline]
+fn received(
+    lane: &mut Lane,
+    handle: UdpHandle,
+    into: &mut Vec<Datagram>,
+    max: usize,
+) -> Result<usize, SocketError> {
+    let n = lane.udp_receive_batch(handle, into, max);
+    if n > 0 {
+        return Ok(n);
+    }
+    if let Some(error) = lane.udp_take_error(handle) {
+        return Err(SocketError::Network(error));
+    }
+    if lane.udp_is_open(handle) { Ok(0) } else { Err(SocketError::Closed) }
 }
 
 /// What became of datagrams that were to be passed on.

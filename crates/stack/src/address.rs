@@ -233,16 +233,20 @@ fn merge<T: Ord + Copy>(ranges: &mut Vec<(T, T)>) {
     });
 }
 
-#[inline]
+#[inline(always)]
 fn within<T: Ord + Copy>(ranges: &[(T, T)], n: T) -> bool {
+    // Nearly all that are asked for are before the first or behind the last.
     match ranges {
         [] => false,
-        [(first, last)] => *first <= n && n <= *last,
-        _ => {
-            let i = ranges.partition_point(|r| r.0 <= n);
-            i > 0 && n <= ranges[i - 1].1
-        }
+        [first, ..] if n < first.0 => false,
+        [.., last] if n >= last.0 => n <= last.1,
+        _ => within_some(ranges, n),
     }
+}
+
+fn within_some<T: Ord + Copy>(ranges: &[(T, T)], n: T) -> bool {
+    let i = ranges.partition_point(|r| r.0 <= n);
+    i > 0 && n <= ranges[i - 1].1
 }
 
 /// An address and a port, smaller than a `SocketAddr`.

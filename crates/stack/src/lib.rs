@@ -24,6 +24,7 @@ mod lane;
 mod neighbour;
 pub mod packet;
 mod path_mtu;
+mod queue;
 pub mod reassembly;
 pub mod rng;
 mod route;

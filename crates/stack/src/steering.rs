@@ -25,11 +25,17 @@ pub enum HashSource {
 }
 
 /// Finds the bucket of a frame whose data starts at the Ethernet header; leaves hash and type in its metadata.
-#[inline]
+#[inline(always)]
 pub fn steer(rss: &Rss, frame: &mut Frame) -> (Bucket, HashSource) {
-    if let Some(bucket) = by_card(rss, frame) {
+    if let Some(bucket) = Glance::new(rss).bucket(frame) {
         return (bucket, HashSource::Delivered);
     }
+    by_headers(rss, frame)
+}
+
+/// As [`steer`], whatever the frame is.
+#[inline(never)]
+fn by_headers(rss: &Rss, frame: &mut Frame) -> (Bucket, HashSource) {
     match classify(frame.data()) {
         Classified::Ip(flow) => by_flow(rss, &rss_flow(&flow), frame.meta_mut()),
         Classified::Other(_) | Classified::Short => no_flow(frame.meta_mut()),
@@ -49,24 +55,45 @@ pub fn steer_ip(rss: &Rss, frame: &mut Frame) -> (Bucket, HashSource) {
     }
 }
 
-/// The bucket of a plain UDP datagram or TCP segment over IPv4 whose hash came with it and is of the right type: most frames
-/// on a card with RSS. The same answer as the slow path gives, from fewer looks.
-#[inline]
-fn by_card(rss: &Rss, frame: &Frame) -> Option<Bucket> {
-    let meta = frame.meta();
-    let h = frame.data().first_chunk::<42>()?;
-    let plain = h[12..15] == [8, 0, 0x45] && h[20] & 0x3f == 0 && h[21] == 0;
-    let with_ports = match h[23] {
-        UDP => rss.config.udp_ipv4.then_some(HashType::UdpIpv4),
-        // A header that is cut off has no ports.
-        TCP if frame.len() < 54 => return None,
-        TCP => rss.config.tcp_ipv4.then_some(HashType::TcpIpv4),
-        _ => return None,
-    };
-    let wanted = with_ports.unwrap_or(HashType::Ipv4);
-    let on = with_ports.is_some() || rss.config.ipv4;
-    let believed = on && rss.takes_delivered_hashes();
-    (plain && believed && meta.hash_type == wanted.as_u8()).then(|| rss.bucket_of(meta.hash))
+/// What is the same for all frames of a burst, to steer plain UDP datagrams and TCP segments over IPv4 whose hash came with them and is of the
+/// right type: most frames on a card with RSS. The same answers as the long way gives, from fewer looks.
+#[derive(Debug)]
+pub struct Glance<'a> {
+    rss: &'a Rss,
+    /// Number of the hash type that is used of a datagram, and of a segment; 0 for none.
+    udp: u8,
+    tcp: u8,
+}
+
+impl<'a> Glance<'a> {
+    /// For frames of hosts that are steered like this.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(rss: &'a Rss) -> Self {
+        let number = |with_ports: bool, kind: HashType| match (rss.takes_delivered_hashes(), with_ports) {
+            (true, true) => kind.as_u8(),
+            (true, false) if rss.config.ipv4 => HashType::Ipv4.as_u8(),
+            _ => 0,
+        };
+        let (udp, tcp) = (rss.config.udp_ipv4, rss.config.tcp_ipv4);
+        Self { rss, udp: number(udp, HashType::UdpIpv4), tcp: number(tcp, HashType::TcpIpv4) }
+    }
+
+    /// The bucket of a frame whose data starts at the Ethernet header, if that can be told like this.
+    #[inline(always)]
+    #[must_use]
+    pub fn bucket(&self, frame: &Frame) -> Option<Bucket> {
+        let meta = frame.meta();
+        let h = frame.data().first_chunk::<42>()?;
+        let wanted = match h[23] {
+            UDP => self.udp,
+            // A header that is cut off has no ports.
+            TCP if frame.len() >= 54 => self.tcp,
+            _ => 0,
+        };
+        let plain = h[12..15] == [8, 0, 0x45] && h[20] & 0x3f == 0 && h[21] == 0;
+        (plain && wanted != 0 && meta.hash_type == wanted).then(|| self.rss.bucket_of(meta.hash))
+    }
 }
 
 const UDP: u8 = IpProtocol::UDP.0;
@@ -145,7 +172,7 @@ mod tests {
                 let mut frame = pool.alloc().expect("a frame");
                 assert!(frame.extend_from_slice(&bytes));
                 (frame.meta_mut().hash, frame.meta_mut().hash_type) = (0x55, kind);
-                glances += usize::from(by_card(&rss, &frame).is_some());
+                glances += usize::from(Glance::new(&rss).bucket(&frame).is_some());
                 let Classified::Ip(flow) = classify(&bytes) else { unreachable!("IPv4") };
                 let mut meta = *frame.meta();
                 let long = by_flow(&rss, &rss_flow(&flow), &mut meta);

@@ -36,6 +36,7 @@ pub mod kernel;
 pub mod locked;
 #[cfg(not(loom))]
 pub mod mmsg;
+pub mod needs;
 pub mod netdev;
 pub mod netns;
 #[cfg_attr(loom, allow(dead_code, reason = "links are left out"))]

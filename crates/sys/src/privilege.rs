@@ -67,18 +67,26 @@ pub fn has(capability: u32) -> bool {
     effective() >> capability & 1 == 1
 }
 
+/// The capabilities that anything here needs, and their names.
+pub const NAMES: [(u32, &str); 6] = [
+    (CAP_NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE"),
+    (CAP_NET_ADMIN, "CAP_NET_ADMIN"),
+    (CAP_NET_RAW, "CAP_NET_RAW"),
+    (CAP_IPC_LOCK, "CAP_IPC_LOCK"),
+    (CAP_SYS_ADMIN, "CAP_SYS_ADMIN"),
+    (CAP_BPF, "CAP_BPF"),
+];
+
+/// The name of a capability, if anything here needs it.
+#[must_use]
+pub fn name(capability: u32) -> Option<&'static str> {
+    NAMES.iter().find(|(number, _)| *number == capability).map(|&(_, name)| name)
+}
+
 /// The names of those of `needed` that this thread does not have. `CAP_SYS_ADMIN` stands for `CAP_BPF`, as it does in the kernel.
 pub(crate) fn lacking(needed: &[u32]) -> Vec<&'static str> {
-    const NAMES: [(u32, &str); 5] = [
-        (CAP_NET_BIND_SERVICE, "CAP_NET_BIND_SERVICE"),
-        (CAP_NET_ADMIN, "CAP_NET_ADMIN"),
-        (CAP_NET_RAW, "CAP_NET_RAW"),
-        (CAP_IPC_LOCK, "CAP_IPC_LOCK"),
-        (CAP_BPF, "CAP_BPF"),
-    ];
     let had = |n: u32| has(n) || n == CAP_BPF && has(CAP_SYS_ADMIN);
-    let named = |n: &u32| NAMES.iter().find(|(number, _)| number == n).map(|&(_, name)| name);
-    needed.iter().filter(|&&n| !had(n)).filter_map(named).collect()
+    needed.iter().filter(|&&n| !had(n)).filter_map(|&n| name(n)).collect()
 }
 
 /// Drops every capability of this thread, ambient ones included, and sets `no_new_privs`.

@@ -3,6 +3,7 @@
 mod capture;
 mod compare;
 mod demo;
+mod doctor;
 mod epair;
 mod flows;
 mod instance;
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Load(load::Load),
     Bench(flowlane_bench::Bench),
     Compare(compare::Compare),
+    Doctor(doctor::Doctor),
     /// Show, plan and check receive side scaling (RSS).
     #[command(subcommand)]
     Rss(rss::Rss),
@@ -64,6 +66,7 @@ impl Command {
             Self::Load(load) => load.run(),
             Self::Bench(bench) => bench.run(&mut crate::stdout::lock()),
             Self::Compare(compare) => compare.run(),
+            Self::Doctor(doctor) => doctor.run(),
             Self::Rss(command) => command.run(),
             Self::Serve(command) => command.run(),
             Self::Stat(command) => command.run(),

@@ -9,20 +9,48 @@ use std::process;
 use anyhow::{Context, bail};
 use clap::Args;
 use clap_complete::Shell;
+use clap_complete_nushell::Nushell;
 use flowlane::written;
 
 /// Print the completion script for a shell.
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell.
-    shell: Shell,
+    shell: Known,
+}
+
+/// Shells whose Tab key knows commands by a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Known {
+    Bash,
+    Elvish,
+    Fish,
+    Nushell,
+    #[value(name = "powershell")]
+    PowerShell,
+    Zsh,
+}
+
+impl Known {
+    fn write(self, script: &mut Vec<u8>) {
+        let mut command = crate::command();
+        let shell = match self {
+            Self::Nushell => return clap_complete::generate(Nushell, &mut command, "flowlane", script),
+            Self::Bash => Shell::Bash,
+            Self::Elvish => Shell::Elvish,
+            Self::Fish => Shell::Fish,
+            Self::PowerShell => Shell::PowerShell,
+            Self::Zsh => Shell::Zsh,
+        };
+        clap_complete::generate(shell, &mut command, "flowlane", script);
+    }
 }
 
 impl Completions {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         // Into memory first, since the generator panics if writing fails.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut crate::command(), "flowlane", &mut script);
+        self.shell.write(&mut script);
         let mut out = stdout::lock();
         out.write_all(&script)?;
         Ok(out.flush()?)

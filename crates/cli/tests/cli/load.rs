@@ -2,8 +2,10 @@
 
 use crate::load_schema;
 
+use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -27,6 +29,10 @@ fn refused(arguments: &[&str], word: &str) {
 fn bad_arguments_get_one_line_and_2() {
     for (arguments, word) in [
         (&["--size", "35"][..], "36"),
+        (&["--size", "36x0,99"], "a round has from 1 to 4096"),
+        (&["--size", "IMIX"], "size in bytes"),
+        (&["--burst", "0"], "--burst 0: from 1 to 65536"),
+        (&["--burst", "5", "--window", "3"], "--window"),
         (&["--size", "1473"], "at most 1472"),
         (&["--size", "70000"], "MTU"),
         (&["--rate", "0"], "rate"),
@@ -143,6 +149,78 @@ fn source_ports_are_chosen_by_where_answers_come() {
 }
 
 /// The rate goes on while the slot is shut, so most datagrams wait for an opening; each is counted by where it left.
+/// A datagram that an echo of ours heard: its size, the sender's port, flow and sequence, and the intended moment.
+#[derive(Debug)]
+struct Heard {
+    size: usize,
+    port: u16,
+    flow: u32,
+    sequence: u64,
+    intended: u64,
+}
+
+/// What an echo of ours heard, until three seconds of silence.
+fn heard_by_an_echo(arguments: &[&str]) -> (Value, Vec<Heard>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = socket.local_addr().unwrap().to_string();
+    let echo = std::thread::spawn(move || {
+        let (mut heard, mut buffer) = (Vec::new(), [0; 2048]);
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        while let Ok((n, from)) = socket.recv_from(&mut buffer) {
+            socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+            let _ = socket.send_to(&buffer[..n], from);
+            let word = |at: usize| u64::from_le_bytes(buffer[at..at + 8].try_into().unwrap());
+            let (flow, sequence, intended) = (word(8) as u32, word(16), word(24));
+            heard.push(Heard { size: n, port: from.port(), flow, sequence, intended });
+        }
+        heard
+    });
+    let output = load(&[&[at.as_str(), "--json"], arguments].concat());
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+    load_schema::check("load-run", &report);
+    let heard = echo.join().unwrap();
+    // Probes are of no flow.
+    (report, heard.into_iter().filter(|one| one.flow != u32::MAX).collect())
+}
+
+#[test]
+fn sizes_come_in_turn_and_bursts_at_one_moment() {
+    let common = ["-d", "1s", "-r", "1k", "--flows", "3", "--workers", "1"];
+    let (report, heard) = heard_by_an_echo(&[&common[..], &["--size", "imix", "--burst", "10"]].concat());
+    let counts = &report["total"]["counts"];
+    assert!(counts["sent"].as_u64().unwrap() + counts["unsent"].as_u64().unwrap_or(0) == 1000, "{report}");
+    assert_eq!(counts["corrupt"].as_u64().unwrap_or(0), 0, "{report}");
+    assert_eq!(heard.len() as u64, counts["sent"], "{report}");
+    let bytes: usize = heard.iter().map(|one| one.size).sum();
+    assert_eq!(bytes as u64, counts["bytes-sent"], "{report}");
+    // In any twelve in a row of a flow, seven are small and one is large.
+    let mut flows: BTreeMap<u16, Vec<(u64, usize)>> = BTreeMap::new();
+    heard.iter().for_each(|one| flows.entry(one.port).or_default().push((one.sequence, one.size)));
+    assert_eq!(flows.len(), 3);
+    for flow in flows.values_mut() {
+        flow.sort_unstable();
+        for twelve in flow.windows(12) {
+            let count = |size| twelve.iter().filter(|(_, s)| *s == size).count();
+            assert_eq!([36, 548, 1472].map(count), [7, 4, 1], "{twelve:?}");
+        }
+    }
+    let mut moments: BTreeMap<u64, usize> = BTreeMap::new();
+    heard.iter().for_each(|one| *moments.entry(one.intended).or_default() += 1);
+    assert!(moments.values().all(|n| *n == 10) || counts["unsent"] != 0, "{moments:?}");
+    assert_eq!(report["setup"]["more"]["burst"], "10 datagrams at a time");
+    assert_eq!(report["setup"]["more"]["size"], "IMIX, 36 to 1472 bytes, 326 in the mean");
+
+    // One after the other, and one alone at each moment.
+    let (report, heard) = heard_by_an_echo(&[&common[..], &["--size", "40,50"]].concat());
+    assert!(report["total"]["counts"]["corrupt"].as_u64().unwrap_or(0) == 0, "{report}");
+    assert!(
+        heard
+            .iter()
+            .all(|one| one.size == if (u64::from(one.flow) + one.sequence) % 2 == 0 { 40 } else { 50 })
+    );
+}
+
 #[test]
 fn every_datagram_is_counted_by_its_slot() {
     let target = echo();

@@ -226,6 +226,15 @@ const IN_MEMORY: &[Case<'_>] = &[
 
 /// Options whose effect is seen in other tests, and where.
 const ELSEWHERE: &[(&str, &str)] = &[
+    ("data", "load_http_data::rows_reach_the_server_and_the_run_ends_with_the_last"),
+    ("data-order", "load_http_data::rows_reach_the_server_and_the_run_ends_with_the_last"),
+    ("events", "load_http_data::streams_of_our_own_server_are_measured_over_both_versions"),
+    ("log-requests", "load_http_data::each_request_is_a_line_of_a_file"),
+    ("log-share", "load_http_data::each_request_is_a_line_of_a_file"),
+    ("curl", "load_http_data::a_command_line_of_curl_is_a_request"),
+    ("wait", "tutorials"),
+    ("cookies", "load_http_data::cookies_come_back"),
+    ("events-end", "load_http_data::streams_of_our_own_server_are_measured_over_both_versions"),
     ("find-rate", "load_find"),
     ("between", "load_find"),
     ("within", "load_find"),

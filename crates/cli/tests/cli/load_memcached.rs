@@ -1,6 +1,7 @@
 //! `flowlane load memcached`: what it refuses, what it says of servers that are not there, and runs against our own server and Debian's, whose counts must be its own.
 
 use crate::load_schema;
+use crate::wire::Wire;
 
 use flowlane_testnet::Program;
 use serde_json::Value;
@@ -118,6 +119,46 @@ fn runs_agree_with_our_server() {
     drop(service.interrupt());
 }
 
+/// With connections that are opened until each is in the lane of its keys, no request is handed over in the server; without, most of those of other lanes
+/// are.
+#[test]
+fn each_key_is_asked_for_in_its_lane() {
+    let port = flowlane_testnet::free_port();
+    let scratch = flowlane_testnet::Scratch::new("by-lane");
+    let socket = scratch.path("control.sock");
+    let line = format!("serve memcached -t 2 -p {port} -l 127.0.0.1 --no-pin --control {socket}");
+    let service = Program::ready(command(&line), "memcached on 127.0.0.1");
+    let handed_over = || -> u64 {
+        let output = command(&format!("stat -s --control {socket}")).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let line = said.lines().find_map(|l| l.trim().strip_suffix(" requests that another lane answered"));
+        line.unwrap_or_else(|| panic!("{said}")).parse().unwrap()
+    };
+    let run = |options: &str| {
+        let output = load(&format!("127.0.0.1:{port} -c 8 -d 300ms --keys 1000 --verify --json {options}"));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        load_schema::check("load-run", &report);
+        assert_eq!((count(&report, "failed"), count(&report, "misses")), (0, 0), "{options}: {report}");
+        assert!(count(&report, "hits") > 20 && count(&report, "stored") > 0, "{options}: {report}");
+    };
+    run("--fill");
+    let before = handed_over();
+    assert!(before > 0);
+    for options in [
+        "--by-lane",
+        "--by-lane --multiget 3 -r 2k",
+        "--by-lane --depth 8 --protocol meta --popularity zipf:1.1",
+    ] {
+        run(options);
+        assert_eq!(handed_over(), before, "{options}");
+    }
+    let few = load(&format!("127.0.0.1:{port} -c 1 -d 300ms --by-lane"));
+    let said = String::from_utf8_lossy(&few.stderr).into_owned();
+    assert_eq!(few.status.code(), Some(1), "{said}");
+    assert!(said.contains("lanes: at least as many --connections") && said.lines().count() == 1, "{said}");
+    drop(service.interrupt());
+}
+
 #[test]
 fn runs_agree_with_debians_memcached() {
     let port = flowlane_testnet::free_port();
@@ -130,10 +171,47 @@ fn runs_agree_with_debians_memcached() {
     flowlane_testnet::eventually("memcached listens", || {
         TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
     });
-    let agreed = std::panic::catch_unwind(|| agrees_with(port));
+    let agreed = std::panic::catch_unwind(|| {
+        agrees_with(port);
+        // It has no lanes to tell of.
+        let output = load(&format!("127.0.0.1:{port} -d 300ms --by-lane"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("it is no flowlane serve memcached") && said.lines().count() == 1, "{said}");
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     agreed.unwrap();
+}
+
+/// Over links of ours, to Debian's memcached on the kernel's sockets behind them: every item is found, and is the one that was stored.
+#[test]
+fn runs_over_links_of_ours() {
+    for (link, tag) in [("af-xdp", "mx"), ("af-packet", "mp"), ("tap", "mt")] {
+        let Some(wire) = Wire::new(link, tag) else { return };
+        let mut memcached = wire.namespace.command("memcached");
+        memcached.args(["-u", "nobody", "-l", "10.11.2.2", "-U", "0", "-t", "2", "-p", "11211"]);
+        let Ok(mut child) = memcached.stdin(Stdio::null()).stderr(Stdio::null()).spawn() else {
+            return flowlane_testnet::skipped("skipped, because there is no memcached");
+        };
+        let there = || wire.namespace.run(|| TcpStream::connect("10.11.2.2:11211").is_ok()).unwrap();
+        flowlane_testnet::eventually("memcached listens", || {
+            assert_eq!(child.try_wait().unwrap(), None, "there is no memcached, or it ends");
+            there()
+        });
+        let run = || {
+            let options = "-c 4 -d 300ms --keys 1000 -V 1..3000 --fill --verify --depth 4";
+            let report = wire.load("memcached", &format!("10.11.2.2 {options}"));
+            let of = |name| count(&report, name);
+            assert_eq!((of("failed"), of("misses"), of("filled")), (0, 0, 1000), "{link}: {report}");
+            assert_eq!((of("answered"), of("stored")), (of("sent"), of("sets")), "{link}: {report}");
+            assert!(of("hits") > 20 && of("sets") > 0, "{link}: {report}");
+        };
+        let went = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        went.unwrap();
+    }
 }
 
 #[test]

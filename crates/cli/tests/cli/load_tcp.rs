@@ -2,6 +2,7 @@
 //! privileges the first two are done, and the rest says that it was skipped.
 
 use crate::load_schema;
+use crate::wire::Wire;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -101,11 +102,6 @@ fn count(report: &Value, name: &str) -> u64 {
         found.into_iter().find_map(Value::as_u64).unwrap_or(0)
     };
     of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
-}
-
-/// Nothing was missed but, on a machine with other things to do, the schedule.
-fn only_late(report: &Value) -> bool {
-    report["slip"]["kept"] == false && report["failed"].as_array().unwrap().len() == 1
 }
 
 #[test]
@@ -328,68 +324,6 @@ fn talk(mut stream: &TcpStream, peer: Peer, right: &AtomicU64) -> std::io::Resul
     }
 }
 
-/// One kind of link, and the kernel behind it.
-struct Wire {
-    lab: Option<String>,
-    namespace: Namespace,
-    /// How the link is named, and what it needs.
-    link: String,
-}
-
-impl Wire {
-    /// `None`, having said why, where there can be none.
-    fn new(kind: &str, tag: &str) -> Option<Self> {
-        if let Err(why) = flowlane_testnet::requires() {
-            flowlane_testnet::skipped(why);
-            return None;
-        }
-        let name = format!("fl{tag}{}", std::process::id());
-        if kind == "tap" {
-            let namespace = Namespace::new(&name).unwrap();
-            // It stays when nobody holds it, and the kernel's side has its addresses before the run begins.
-            namespace.ip("tuntap add tap0 mode tap multi_queue vnet_hdr").unwrap();
-            namespace.ip("addr add 10.11.2.2/24 dev tap0").unwrap();
-            namespace.ip("addr add fd00:11:2::2/64 dev tap0 nodad").unwrap();
-            namespace.ip("link set tap0 up").unwrap();
-            return Some(Self { lab: None, namespace, link: "tap:tap0".into() });
-        }
-        let made = command(&format!("lab up --name {name}")).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let mut namespace = Namespace::adopt(&name);
-        namespace.keep();
-        Some(Self { link: format!("{kind}:{name}0 --key microsoft"), lab: Some(name), namespace })
-    }
-
-    /// Runs the generator on our side of it.
-    fn load(&self, arguments: &str) -> Value {
-        let ours = "--addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2";
-        let line = format!("load tcp {arguments} --link {} {ours} --json", self.link);
-        let mut command = command(&line);
-        if self.lab.is_none() {
-            let mut inside = Command::new("ip");
-            inside.args(["netns", "exec", self.namespace.name(), env!("CARGO_BIN_EXE_flowlane")]);
-            inside.args(line.split_whitespace()).stdin(Stdio::null());
-            command = inside;
-        }
-        let output = command.output().unwrap();
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        let report: Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{line}: {e}: {stderr}"));
-        load_schema::check("load-run", &report);
-        // A machine with other things to do may make the generator late; nothing else may go wrong.
-        assert!(output.status.success() || only_late(&report), "{line}: {stderr}");
-        report
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        if let Some(name) = &self.lab {
-            let _ = command(&format!("lab down --name {name}")).output();
-        }
-    }
-}
-
 /// Every mode against the kernel, over both families; each byte is compared at whichever end sees it.
 fn against_the_kernel(kind: &str, tag: &str) {
     const EACH: u64 = 8 << 20;
@@ -401,10 +335,10 @@ fn against_the_kernel(kind: &str, tag: &str) {
         let clean = "--fail errors>0 --fail unfinished>0 --timeout 30s";
 
         let echo = KernelService::start(&wire.namespace, v6, Peer::Echo);
-        let report = wire.load(&format!(
-            "{} --mode echo --connections 4 --total {EACH} --duration 60s {clean}",
-            target(&echo)
-        ));
+        let report = wire.load(
+            "tcp",
+            &format!("{} --mode echo --connections 4 --total {EACH} --duration 60s {clean}", target(&echo)),
+        );
         assert_eq!(
             (count(&report, "completed"), count(&report, "bytes-received")),
             (4, 4 * EACH),
@@ -412,25 +346,28 @@ fn against_the_kernel(kind: &str, tag: &str) {
         );
 
         let sink = KernelService::start(&wire.namespace, v6, Peer::Sink);
-        let report = wire.load(&format!(
-            "{} --mode write --connections 4 --total {EACH} --duration 60s {clean}",
-            target(&sink)
-        ));
+        let report = wire.load(
+            "tcp",
+            &format!("{} --mode write --connections 4 --total {EACH} --duration 60s {clean}", target(&sink)),
+        );
         assert_eq!((count(&report, "completed"), count(&report, "bytes-sent")), (4, 4 * EACH), "{report}");
         assert_eq!(sink.right.load(Ordering::Relaxed), 4 * EACH, "the kernel got every byte in its place");
 
         let source = KernelService::start(&wire.namespace, v6, Peer::Source);
-        let report = wire.load(&format!(
-            "{} --mode read --verify --connections 4 --total {EACH} --duration 60s {clean}",
-            target(&source)
-        ));
+        let report = wire.load(
+            "tcp",
+            &format!(
+                "{} --mode read --verify --connections 4 --total {EACH} --duration 60s {clean}",
+                target(&source)
+            ),
+        );
         assert_eq!(count(&report, "completed"), 4, "{report}");
         assert!(count(&report, "bytes-received") >= 4 * EACH, "{report}");
 
-        let report = wire.load(&format!(
-            "{} --mode hold --connections 200 --rate 2k --duration 500ms {clean}",
-            target(&echo)
-        ));
+        let report = wire.load(
+            "tcp",
+            &format!("{} --mode hold --connections 200 --rate 2k --duration 500ms {clean}", target(&echo)),
+        );
         assert_eq!((count(&report, "standing"), count(&report, "completed")), (200, 200), "{report}");
         assert!(count(&report, "answered") > 500, "{report}");
     }
@@ -457,7 +394,7 @@ fn against_the_kernel_over_tap() {
 fn ten_thousand_short_connections() {
     let Some(wire) = Wire::new("af-xdp", "ls") else { return };
     let echo = KernelService::start(&wire.namespace, false, Peer::Echo);
-    let report = wire.load(&format!(
+    let report = wire.load("tcp", &format!(
         "10.11.2.2:{} --mode connect --rate 2k --connections 2k --duration 5s --timeout 60s --clients 10.11.2.64/26 \
          --fail errors>0 --fail unfinished>0",
         echo.port

@@ -254,11 +254,16 @@ impl Connection {
                     self.exchange.answer_now(&self.lane, (reply, manner), output, prepared);
                 }
             }
-            Job::Send(sending) => match sending.more(output, self.lane.memory().allowance()) {
-                Ok(true) => *self.exchange.job() = Job::None,
-                Ok(false) => {}
-                Err(_) => return self.file_failed(),
-            },
+            Job::Send(sending) => {
+                if sending.is_early(cx) {
+                    return Step::Wait;
+                }
+                match sending.more(output, self.lane.memory().allowance()) {
+                    Ok(true) => *self.exchange.job() = Job::None,
+                    Ok(false) => {}
+                    Err(_) => return self.file_failed(),
+                }
+            }
         }
         Step::Again
     }
@@ -336,8 +341,8 @@ impl Connection {
         Ok(if self.flushing { Poll::Pending } else { Poll::Ready(()) })
     }
 
-    /// Closes our side. If the peer, which may not know yet that we stop, may still be sending, it continues to read for a time: closing a connection with unread bytes resets
-    /// it, and the peer might not receive our answer (RFC 9112 §9.6).
+    /// Closes our side. If the peer, which may not know yet that we stop, may still be sending, it continues to read for a time: closing a
+    /// connection with unread bytes resets it, and the peer might not receive our answer (RFC 9112 §9.6).
     fn close(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> io::Result<Step> {
         if !self.lingering {
             let clean = !self.exchange.is_unclean() && self.unread.is_empty() && !self.lane.is_stopping();

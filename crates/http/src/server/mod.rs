@@ -32,6 +32,7 @@
 mod connection;
 mod counters;
 mod date;
+mod events;
 mod exchange;
 mod files;
 mod http2;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::events::Events;
+
 /// What to answer.
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -32,6 +34,8 @@ pub(crate) enum Body {
     Lines(u32),
     /// The request's body.
     Echo,
+    /// Events, one after the other.
+    Events(Box<Events>),
     File(Part),
     /// A small file, or part of one.
     Kept(Bytes),
@@ -104,7 +108,7 @@ impl Reply {
             Body::Text(text) => Some(text.len() as u64),
             Body::Pattern(len) => Some(*len),
             Body::Lines(n) => Some(u64::from(*n) * LINE.len() as u64),
-            Body::Echo => None,
+            Body::Echo | Body::Events(_) => None,
             Body::File(part) => Some(part.len),
             Body::Kept(bytes) => Some(bytes.len() as u64),
         }

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use flowlane::{SocketError, TcpStream};
 
+use super::events::Events;
 use super::reply::{Body, LINE, LINE_OF_PATTERN, PATTERN, Part, Reply, has_body, pattern, reason};
 use super::scratch::Prepared;
 use crate::h1::Version;
@@ -33,6 +34,7 @@ enum Source {
     Pattern,
     Lines,
     File(Part),
+    Events(Box<Events>),
 }
 
 /// What comes after the head.
@@ -61,7 +63,8 @@ pub(crate) fn head(
     manner: &mut Manner,
     most: usize,
 ) -> After {
-    let len = reply.len().or(manner.request_len);
+    let events = matches!(reply.body, Body::Events(_));
+    let len = reply.len().or(manner.request_len.filter(|_| !events));
     let unsized_body = reply.chunked || len.is_none();
     let chunked = unsized_body && manner.version == Version::Http11;
     if unsized_body && !chunked && !manner.to_head {
@@ -134,6 +137,8 @@ fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool, most: usize) -> After {
         Body::Echo => return After::Echo { chunked },
         Body::Pattern(len) => (Source::Pattern, len),
         Body::Lines(n) => (Source::Lines, n.into()),
+        // Its length is not known.
+        Body::Events(events) => (Source::Events(events), u64::MAX),
         Body::File(part) => {
             let left = part.len;
             (Source::File(part), left)
@@ -175,6 +180,18 @@ impl Sending {
                 }
                 self.left -= len as u64;
             }
+            Source::Events(events) => {
+                let mut event = Vec::new();
+                events.write(&mut event);
+                if self.chunked {
+                    chunk(out, &event);
+                } else {
+                    out.extend_from_slice(&event);
+                }
+                if events.is_over() {
+                    self.left = 0;
+                }
+            }
             Source::File(part) => {
                 let len = usize::try_from(self.left).map_or(most, |left| left.min(most));
                 let begin = out.len();
@@ -194,6 +211,14 @@ impl Sending {
             out.extend_from_slice(LAST_CHUNK);
         }
         Ok(last)
+    }
+
+    /// Whether the next piece is not due yet; the task is woken when it is.
+    pub(crate) fn is_early(&mut self, cx: &mut Context<'_>) -> bool {
+        match &mut self.source {
+            Source::Events(events) => events.is_early(cx),
+            Source::Pattern | Source::Lines | Source::File(_) => false,
+        }
     }
 
     /// Sends the next piece of a file from where it is; `true` if it was the last, `None` for what is no file or too small for that.

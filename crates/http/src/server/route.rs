@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Site;
+use super::events::{Events, LARGEST, MOST, STREAM};
 use super::files;
 use super::reply::{BYTES, Body, LINE, Reply, TEXT};
 use crate::h1::is_host;
@@ -21,6 +22,8 @@ flowlane serve http
 /status/N          an answer with this status, 200 to 599
 /delay/MS          an answer after so many milliseconds; ?size=N
 /echo              the request's body
+/events/N/MS       N server-sent events, so many milliseconds after the head and
+                   after each other; ?first=MS, ?size=BYTES, ?end=[DONE]
 ";
 
 /// What the answer depends on.
@@ -97,10 +100,25 @@ fn endpoint(path: &str, query: &str) -> Option<Reply> {
             };
             Some(Reply { delay: Duration::from_millis(ms), chunked, ..body })
         }),
+        ("events", Some(of)) => events(of, query),
         ("echo", None) => Some(Reply::ok(BYTES, Body::Echo)),
         _ => return None,
     };
     Some(reply.unwrap_or_else(|| Reply::status(400)))
+}
+
+/// `N/MS`, and what the query says.
+fn events(of: &str, query: &str) -> Option<Reply> {
+    let (count, gap) = of.split_once('/')?;
+    let count = number(count).filter(|n| (1..=MOST).contains(n))?;
+    let pause = |ms| number(ms).filter(|ms| *ms <= MAX_DELAY).map(Duration::from_millis);
+    let gap = pause(gap)?;
+    let first = value(query, "first").map_or(Some(gap), pause)?;
+    let size = value(query, "size").map_or(Some(16), number).filter(|n| *n <= LARGEST)?;
+    let end = value(query, "end").map(str::to_owned);
+    let events = Events::new(count, first, gap, usize::try_from(size).ok()?, end);
+    let reply = Reply::ok(STREAM, Body::Events(Box::new(events))).with("Cache-Control", "no-store");
+    Some(Reply { chunked: true, ..reply })
 }
 
 fn sized(n: u64) -> Reply {
@@ -151,6 +169,18 @@ mod tests {
         let slow = ask("GET", "/delay/1500?size=9");
         assert_eq!((slow.delay, slow.len()), (Duration::from_millis(1500), Some(9)));
         assert!(matches!(ask("POST", "/echo").body, Body::Echo));
+        for (target, there) in [
+            ("/events/3/20", true),
+            ("/events/1/0?first=5&size=65536&end=[DONE]", true),
+            ("/events/0/20", false),
+            ("/events/1000001/20", false),
+            ("/events/3", false),
+            ("/events/3/3600001", false),
+            ("/events/3/1?first=x", false),
+            ("/events/3/1?size=65537", false),
+        ] {
+            assert_eq!(matches!(ask("POST", target).body, Body::Events(_)), there, "{target}");
+        }
         assert_eq!(get("/").0, 200);
         assert_eq!(get("http://x:80/size/3").1, Some(3));
         assert_eq!(get("http://x").0, 200);

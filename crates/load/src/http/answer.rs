@@ -9,6 +9,7 @@ use super::conn::{InFlight, State};
 use super::engine::Engine;
 use super::exchange::PARTS;
 use super::hop;
+use super::{special, steps};
 use crate::report::{ErrorKind, Sample};
 
 impl Engine {
@@ -69,7 +70,6 @@ impl Engine {
                 // No further request, or the connection was closed.
                 return;
             }
-            let checks = &self.pools[p].plan.pool.requests[usize::from(conn.asked.request)].checks;
             let (used, event) = match conn.reader.next(&bytes[at..]) {
                 Ok(found) => found,
                 Err(fault) => {
@@ -83,22 +83,29 @@ impl Engine {
                 None => return,
                 Some(Event::Interim(_)) => {}
                 Some(Event::Head(head)) => {
+                    let (special, asked) = (conn.special, (conn.target, conn.asked.request));
                     conn.status = head.status;
                     conn.keep = head.keep_alive;
                     conn.first_byte = if conn.first_byte == 0 { self.now } else { conn.first_byte };
                     if head.status >= 300 {
                         let follow = self.pools[p].plan.pool.follow;
                         if let Some(location) = follow.and_then(|_| hop::location(&head)) {
-                            conn.extra().journey.get_or_insert_default().location = Some(location);
+                            let extra = conn.extra.get_or_insert_default();
+                            extra.journey.get_or_insert_default().location = Some(location);
                         }
+                    }
+                    if special {
+                        special::head(&self.pools[p].plan, &mut conn.extra, asked, &head);
                     }
                 }
                 Some(Event::Data(data)) => {
                     conn.content += data.len() as u64;
-                    if checks.content()
-                        && let Some(checker) = conn.extra.as_mut().and_then(|e| e.checker.as_mut())
-                    {
-                        checker.data(checks, data);
+                    if conn.special {
+                        let at = (conn.asked.request, conn.asked.intended, self.now);
+                        if let Err(wrong) = special::data(&mut self.pools[p], &mut conn.extra, at, data) {
+                            self.fail(c, wrong.0, || wrong.1);
+                            return;
+                        }
                     }
                     if conn.content > self.common.plan.max_body {
                         let most = self.common.plan.max_body;
@@ -132,17 +139,25 @@ impl Engine {
         let conn = &mut self.conns[c as usize];
         let InFlight { intended, sent, request } = conn.asked;
         let first_byte = if conn.first_byte == 0 { now } else { conn.first_byte };
-        pool.book.answered(request, &Sample { intended, sent, first_byte, done: now, code: conn.status });
         let checks = &pool.plan.pool.requests[usize::from(request)].checks;
         let mut verdict = checks.judge(conn.status, conn.content);
-        if verdict.is_ok()
-            && checks.content()
-            && let Some(checker) = conn.extra.as_mut().and_then(|e| e.checker.as_mut())
-        {
-            verdict = checker.end(checks);
+        let special = conn.special;
+        if special && verdict.is_ok() {
+            verdict = special::end(pool, &mut conn.extra, request, intended);
         }
+        let fine = verdict.is_ok();
+        let wrong = verdict.as_ref().err().map(|wrong| wrong.0);
+        let sample = Sample { intended, sent, first_byte, done: now, code: conn.status };
+        pool.book.answered(request, &sample, wrong);
         if let Err(wrong) = verdict {
             pool.book.error(Some(request), intended, now, wrong.0, || wrong.1);
+        }
+        if special && pool.plan.pool.steps {
+            if fine {
+                self.step_done(c);
+            } else {
+                self.flow_ends(c, true, steps::CUT);
+            }
         }
     }
 
@@ -159,10 +174,10 @@ impl Engine {
             self.close(c);
             return;
         }
-        if conn.hop().is_some() {
-            self.come_home(c);
+        if conn.extra.is_some() && self.goes_on(c) {
             return;
         }
+        let conn = &mut self.conns[c as usize];
         let behind = conn.extra.as_ref().map_or(0, |e| e.behind.len());
         if !conn.keep || conn.last || conn.written_short() {
             if behind > 0 {
@@ -255,6 +270,11 @@ impl Engine {
         if std::mem::take(&mut conn.ticket) != 0 {
             let conns = &self.conns;
             self.pools[p].idle.left(|i| conns[i as usize].ticket);
+        }
+        if self.is_mid_flow(c) {
+            self.pools[p].book.closed(now);
+            self.lose_stream(c);
+            return;
         }
         let conn = &mut self.conns[c as usize];
         if conn.state == State::Thinking {

@@ -101,12 +101,20 @@ impl Book {
     }
 
     /// Records a connection that could not be opened for a request that was due: one error for both.
-    pub(super) fn request_not_connected(&mut self, intended: u64, now: u64, kind: ErrorKind, why: String) {
+    pub(super) fn request_not_connected(
+        &mut self,
+        request: u16,
+        intended: u64,
+        now: u64,
+        kind: ErrorKind,
+        why: String,
+    ) {
         if self.first_error.is_none() {
             self.first_error = Some(why.clone());
         }
         let Some(recorder) = &mut self.recorder else { return };
         recorder.tally(now).not_opened += 1;
+        recorder.request_lost(request, intended, now, kind);
         recorder.error(intended, now, kind, || why);
     }
 
@@ -154,10 +162,11 @@ impl Book {
     }
 
     #[inline]
-    pub(super) fn answered(&mut self, request: u16, sample: &Sample) {
+    pub(super) fn answered(&mut self, request: u16, sample: &Sample, wrong: Option<ErrorKind>) {
         if let Some(recorder) = &mut self.recorder {
             recorder.answered(sample);
             recorder.request_answered(request, sample.intended, sample.done);
+            recorder.log_answer(request, sample, wrong);
         }
     }
 
@@ -173,6 +182,10 @@ impl Book {
         let Some(recorder) = &mut self.recorder else { return };
         if let Some(request) = request {
             recorder.request_failed(request, intended, (kind == ErrorKind::Timeout).then_some(now));
+            // A wrong answer was logged when it was answered.
+            if !ErrorKind::OF_ANSWERS.contains(&kind) {
+                recorder.request_lost(request, intended, now, kind);
+            }
         }
         if kind == ErrorKind::Timeout {
             recorder.timed_out(intended, now, why);
@@ -202,6 +215,28 @@ impl Book {
     pub(super) fn named(&mut self, now: u64, name: &'static str) {
         if let Some(recorder) = &mut self.recorder {
             recorder.tally(now).named(name, 1);
+        }
+    }
+
+    /// Adds to a counter that only HTTP has.
+    pub(super) fn count(&mut self, now: u64, name: &'static str, by: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tally(now).named(name, by);
+        }
+    }
+
+    /// Records `count` events of a stream that came together; the one before them came at `since`, if there was one. None: the first did
+    /// not come in time.
+    pub(super) fn events(&mut self, intended: u64, now: u64, count: u64, since: Option<u64>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.events(intended, now, count, since);
+        }
+    }
+
+    /// Records a whole stream: when its last event came, and how many it had.
+    pub(super) fn stream(&mut self, intended: u64, last: u64, events: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stream(intended, last, events);
         }
     }
 

@@ -59,6 +59,12 @@ impl Weighted {
         Self { sums }
     }
 
+    /// Whether there is nothing to choose.
+    #[inline]
+    pub(super) fn is_one(&self) -> bool {
+        self.sums.len() < 2
+    }
+
     /// The index of the choice. Draws no random number if there is only one.
     #[inline]
     pub(super) fn pick(&self, rng: &mut Rng) -> usize {

@@ -13,6 +13,7 @@ use flowlane_http::h1::{Limits, ResponseReader};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::check::Checker;
+use super::client::Client;
 use super::journey::Journey;
 use super::open::{Aimed, poll_plain};
 use super::prepared::Prepared;
@@ -66,6 +67,16 @@ pub(super) struct Extra {
     pub(super) unwritten: Option<(ErrorKind, String)>,
     /// Redirects that are followed.
     pub(super) journey: Option<Box<Journey>>,
+    /// What the client keeps from request to request.
+    pub(super) client: Option<Box<Client>>,
+}
+
+impl Extra {
+    /// The request as it was made for this connection alone: by a redirect, or with values in the place of placeholders.
+    fn made(&self) -> Option<&Arc<Prepared>> {
+        let hop = self.journey.as_ref().and_then(|journey| journey.prepared.as_ref());
+        hop.or_else(|| self.client.as_ref().filter(|client| client.is_made)?.made.as_ref())
+    }
 }
 
 /// A connection.
@@ -101,6 +112,8 @@ pub(super) struct Conn {
     pub(super) last: bool,
     /// Whether a request waits for this connection to be opened.
     pub(super) wanted: bool,
+    /// Whether the request needs more than its bytes to be sent and its answer to be read ([`super::special`]).
+    pub(super) special: bool,
 }
 
 impl std::fmt::Debug for Conn {
@@ -135,6 +148,7 @@ impl Conn {
             keep: true,
             last: false,
             wanted: false,
+            special: false,
         }
     }
 
@@ -244,6 +258,12 @@ impl Conn {
     #[inline]
     pub(super) fn hop(&self) -> Option<&Arc<Prepared>> {
         self.extra.as_ref()?.journey.as_ref()?.prepared.as_ref()
+    }
+
+    /// The request, if it is another one than the plan has.
+    #[inline]
+    pub(super) fn made(&self) -> Option<&Arc<Prepared>> {
+        self.extra.as_ref()?.made()
     }
 
     /// Whether the answer that was read is a redirect that is to be followed.

@@ -12,10 +12,13 @@
 use std::io;
 use std::task::Poll;
 
-use super::check::Checker;
-use super::conn::{InFlight, State};
+use flowlane_stack::rng::Rng;
+
+use super::conn::{Conn, InFlight, State};
 use super::engine::{Engine, Stage};
 use super::plan::Pace;
+use super::pool::PoolPlan;
+use super::special;
 use super::stream::Stream;
 use crate::report::ErrorKind;
 
@@ -47,8 +50,10 @@ impl Engine {
 
     /// A connection's timer is due.
     pub(super) fn timer(&mut self, c: u32) {
+        let mid_flow = self.is_mid_flow(c);
         let conn = &mut self.conns[c as usize];
         match conn.state {
+            State::Thinking if mid_flow => self.next_step(c),
             State::Thinking if matches!(conn.stream, Stream::None) => {
                 let p = self.conn_pool(c);
                 if matches!(self.stage, Stage::Run(_)) && self.pools[p].requests_left > 0 {
@@ -142,16 +147,16 @@ impl Engine {
         let conn = &mut self.conns[c as usize];
         // What went with the SYN (Fast Open) is the beginning of the request that was chosen then.
         let early = if conn.served == 0 { conn.written } else { 0 };
-        let request = if early > 0 { conn.asked.request } else { plan.requests.pick(&mut self.rng) as u16 };
+        let request = match early {
+            0 if plan.requests.is_one() => 0,
+            0 => choose(plan, conn, &mut self.rng),
+            _ => conn.asked.request,
+        };
         conn.served += 1;
         conn.last = plan.pool.requests_per_connection.is_some_and(|most| u64::from(conn.served) >= most);
-        let prepared = plan.prepared(conn.target, request);
-        if prepared.to_head {
-            conn.reader.expect_no_body();
-        }
-        let checks = &plan.pool.requests[usize::from(request)].checks;
-        if checks.content() {
-            conn.extra().checker.get_or_insert_with(Checker::new).begin(checks);
+        conn.special = !plan.prepared(conn.target, request).plain;
+        if conn.special {
+            special::begin(pool, conn, request, intended, &mut self.rng);
         }
         let now = crate::run::clock();
         self.now = now;
@@ -172,10 +177,10 @@ impl Engine {
         let p = self.conn_pool(c);
         let pool = &mut self.pools[p];
         let conn = &mut self.conns[c as usize];
-        let hop = conn.hop().cloned();
-        let prepared = match &hop {
+        let made = conn.made().cloned();
+        let prepared = match &made {
             None => pool.plan.prepared(conn.target, conn.asked.request),
-            Some(hop) => hop,
+            Some(made) => made,
         };
         let most = pool.plan.pool.write_rate.map_or(u64::MAX, |rate| (rate / PARTS).max(1));
         loop {
@@ -186,8 +191,8 @@ impl Engine {
                     return;
                 }
                 conn.state = State::Reading;
-                // The connection becomes ready with an answer or with its end. It may be ready already: with the answer to a request that went with
-                // the SYN, or because a proxy's last word left it so.
+                // The connection becomes ready with an answer or with its end. It may be ready already: with the answer to a request that
+                // went with the SYN, or because a proxy's last word left it so.
                 if conn.more() {
                     self.read(c);
                 }
@@ -237,4 +242,12 @@ impl Engine {
         conn.extra().unwritten = Some((kind, e.to_string()));
         self.read(c);
     }
+}
+
+/// The request that is next: the step that a flow is at, or any by its weight.
+fn choose(plan: &PoolPlan, conn: &Conn, rng: &mut Rng) -> u16 {
+    if plan.pool.steps {
+        return conn.extra.as_ref().and_then(|e| e.client.as_ref()).map_or(0, |client| client.step);
+    }
+    plan.requests.pick(rng) as u16
 }

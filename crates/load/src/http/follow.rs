@@ -5,20 +5,21 @@
 //!                           └ no ▸ park it ▸ parked | opened ▸ ... ┴▸ send ▸ redirect ... ▸ answer ▸ back to the target's stream
 //! ```
 //!
-//! For the schedule and the records it is one request: it is sent once, with its intended time, and answered by the last answer; each redirect
-//! counts as `redirects`. The rules are in [`super::hop`].
+//! For the schedule and the records it is one request: it is sent once, with its intended time, and answered by the last answer; each
+//! redirect counts as `redirects`. The rules are in [`super::hop`].
 
 use std::sync::Arc;
 
 use flowlane_http::h1::ResponseReader;
 
 use super::check::Checker;
-use super::conn::{LIMITS, State};
+use super::conn::{Extra, LIMITS, State};
 use super::engine::Engine;
 use super::hop::Course;
 use super::journey::Journey;
 use super::origins::{Origin, Origins, open_origin};
 use super::prepared::Prepared;
+use super::steps::{self, Left};
 use super::stream::{Opened, Stream, Unopened};
 use crate::report::ErrorKind;
 
@@ -35,13 +36,25 @@ impl Engine {
         let plan = pool.plan.clone();
         let conn = &mut self.conns[c as usize];
         let (status, asked, target) = (conn.status, conn.asked, conn.target);
-        let journey = conn.extra().journey.get_or_insert_default();
+        let Extra { journey, client, .. } = conn.extra();
+        let journey = journey.get_or_insert_default();
         let location = journey.location.take().unwrap_or_default();
-        let begins = || Box::new(Course::begins(&plan.pool, target, asked.request));
+        let begins = || {
+            let filled = plan.prepared(target, asked.request).filled.as_ref();
+            let request = &plan.pool.requests[usize::from(asked.request)];
+            let request = match (filled, &client) {
+                (Some(filled), Some(client)) => filled.request(request, &client.vars),
+                _ => request.clone(),
+            };
+            Box::new(Course::begins(plan.pool.targets[usize::from(target)].url.clone(), request))
+        };
         let mut course = journey.course.take().unwrap_or_else(begins);
         let before = course.url.clone();
         let next = course.goes(&plan.pool, status, &location).and_then(|()| {
             let target = &plan.pool.targets[usize::from(target)].url;
+            if let Some(client) = client.as_ref().filter(|_| plan.pool.cookies) {
+                client.jar.apply(&mut course.request, &course.url, target);
+            }
             let mut origin = |url| pool.origins.of(url).ok_or_else(Origins::full);
             if journey.home.is_none() && !course.url.is_of_one_origin_with(&before) {
                 let home = origin(target)?;
@@ -61,6 +74,7 @@ impl Engine {
             }
             Err((kind, why)) => {
                 pool.book.error(Some(asked.request), asked.intended, now, kind, || why);
+                self.flow_ends(c, true, steps::CUT);
                 self.come_home(c);
             }
         }
@@ -185,6 +199,7 @@ impl Engine {
         (conn.stream, conn.wanted, conn.state) = (Stream::None, false, State::Reading);
         let (asked, Unopened { kind, why, .. }) = (conn.asked, unopened);
         self.pools[p].book.error(Some(asked.request), asked.intended, now, kind, || why);
+        self.flow_ends(c, true, steps::CUT);
         self.come_home(c);
     }
 
@@ -195,11 +210,12 @@ impl Engine {
         (journey.course, journey.prepared, journey.location) = (None, None, None);
         if !journey.is_away() {
             let stands = !matches!(conn.stream, Stream::None);
-            match stands {
-                true if conn.is_reusable() => self.free_again(c),
-                true => self.close(c),
-                false => self.gone(c),
-            }
+            let left = match stands {
+                true if conn.is_reusable() => Left::Usable,
+                true => Left::Standing,
+                false => Left::Nothing,
+            };
+            self.back(c, left);
             return;
         }
         let home = journey.home.clone();
@@ -210,17 +226,29 @@ impl Engine {
         let stream = home.as_ref().and_then(|home| journey.take(home));
         journey.at = home;
         let Some(stream) = stream else {
-            self.gone(c);
+            self.back(c, Left::Nothing);
             return;
         };
         (conn.stream, conn.reader) = (stream, ResponseReader::new(LIMITS));
         (conn.keep, conn.state, conn.wake_at) = (true, State::Reading, 0);
         conn.extra().unwritten = None;
         if conn.is_quiet() {
-            self.free_again(c);
+            self.back(c, Left::Usable);
         } else {
             self.pools[p].book.named(self.now, "closed-idle");
-            self.close(c);
+            self.back(c, Left::Standing);
+        }
+    }
+
+    /// The connection is at its target again, or is no more.
+    fn back(&mut self, c: u32, left: Left) {
+        if self.goes_on_with(c, left) {
+            return;
+        }
+        match left {
+            Left::Usable => self.free_again(c),
+            Left::Standing => self.close(c),
+            Left::Nothing => self.gone(c),
         }
     }
 }

@@ -10,6 +10,7 @@
 //! `sent-again`.
 
 mod follow;
+mod slot;
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -18,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use flowlane::Time;
 use flowlane_stack::rng::Rng;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -26,20 +26,25 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::check::Checker;
+use super::check::{Checker, Wrong};
+use super::client::Client;
 use super::hop::is_redirect;
 use super::interim::Limited;
+use super::numbers::Numbers;
 use super::open::{Aimed, Routes};
 use super::origins::Origins;
 use super::plan::Version;
 use super::pool::{PoolPlan, PoolState};
 use super::run::Common;
+use super::steps;
 use super::stream::Stream;
 use super::way::open;
-use crate::report::{ErrorKind, Sample};
+use crate::report::ErrorKind;
 use crate::run::clock;
 use crate::run::door::Refusal;
 use crate::run::moments::Moments;
+
+use self::slot::{Due, slot};
 
 type Body = Full<Bytes>;
 type Outgoing = hyper::Request<Body>;
@@ -86,21 +91,12 @@ struct Inner {
     requests_left: u64,
     connections_left: u64,
     rng: Rng,
+    numbers: Numbers,
     /// Why the run has ended, where nobody listens.
     nobody: Option<String>,
     /// Slots that still run, and the waker for when the last ends.
     slots: usize,
     waiting: Option<Waker>,
-}
-
-/// A request that is to be sent.
-#[derive(Debug, Clone, Copy)]
-struct Due {
-    intended: u64,
-    /// How much later the next is due.
-    gap: u64,
-    /// Which request it is and how often it was sent, if it is sent again.
-    before: Option<(u16, u8)>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -122,6 +118,7 @@ impl Shared {
             requests_left: pool.requests_left,
             connections_left: pool.connections_left,
             rng: Rng::new(rng.next_u64()),
+            numbers: pool.numbers.clone(),
             nobody: None,
             slots: pool.count as usize,
             waiting: None,
@@ -178,10 +175,16 @@ impl Shared {
         let end = self.end.min(now);
         let Inner { moments, book, requests_left, again, .. } = &mut *inner;
         for due in again.drain(..) {
-            let request = due.before.map(|(request, _)| request);
-            book.error(request, due.intended, now, ErrorKind::Timeout, || {
-                "not processed by the server, and not sent again before the run ended".to_owned()
-            });
+            let Some(mut before) = due.before else { continue };
+            let asked = before.times > 0;
+            if asked {
+                book.error(Some(before.request), due.intended, now, ErrorKind::Timeout, || {
+                    "not processed by the server, and not sent again before the run ended".to_owned()
+                });
+            }
+            if let Some(client) = &mut before.client {
+                steps::ends(book, &self.plan.pool, client, due.intended, asked, steps::UNFINISHED);
+            }
         }
         if let Some(moments) = moments
             && !self.common.gate.door.is_shut()
@@ -263,7 +266,7 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
             inner.connections_left -= 1;
             let now = clock();
             let Inner { routes, rng, .. } = &mut *inner;
-            (now, routes.next(now, rng))
+            (now, routes.next(None, now, rng))
         };
         let made = match route {
             Ok((at, connect)) => {
@@ -355,92 +358,16 @@ where
     Ok(())
 }
 
-/// Sends one request after the other, over a connection of which `ended` says why it ended, once it has.
-async fn slot(shared: Arc<Shared>, target: u16, mut sender: SendRequest<Body>, ended: Ended) {
-    let pool = shared.plan.clone();
-    let (checks_all, think) = (&pool.pool.requests, &pool.pool.think);
-    let mut n = 0;
-    while !sender.is_closed() {
-        let Some(due) = shared.next() else { return };
-        let Due { intended, gap, before } = due;
-        let free = clock();
-        if intended > free {
-            // Slots that are due within the slack wake together, at its next multiple. If the next request is due later than that, waiting
-            // saves nothing.
-            let slack = if gap <= shared.common.slack { shared.common.slack.max(1) } else { 1 };
-            let moment = intended.div_ceil(slack) * slack;
-            flowlane::sleep_until(Time::from_nanos(moment.min(shared.end.max(intended)))).await;
-        }
-        let request = match before {
-            Some((request, _)) => usize::from(request),
-            None => pool.requests.pick(&mut shared.lock().rng),
-        };
-        let place = request as u16;
-        let wanted = &checks_all[request];
-        let prepared = &pool.prepared[usize::from(target) * checks_all.len() + request];
-        let asked = match prepared.http2(&pool.pool.targets[usize::from(target)].url, wanted) {
-            Ok(asked) => asked,
-            Err(why) => {
-                let now = clock();
-                shared.lock().book.error(Some(place), intended, now, ErrorKind::Local, || why);
-                return;
-            }
-        };
-        let sent = clock();
-        match before {
-            None => shared.lock().book.sent(place, intended, intended.max(free), sent, prepared.len(false)),
-            Some(_) => shared.lock().book.named(intended, "sent-again"),
-        }
-        let plan = &shared.common.plan;
-        let limit = (sent + plan.request_timeout.unwrap_or(plan.timeout).as_nanos() as u64)
-            .min(shared.end + shared.common.plan.waiting.as_nanos() as u64);
-        let times = before.map_or(0, |(_, times)| times);
-        let answer = async {
-            let first = exchange(&shared, &mut sender, asked, wanted).await?;
-            match first.location {
-                None => Ok(first),
-                Some(_) => follow::follow(&shared, (target, place), intended, &mut sender, first).await,
-            }
-        };
-        let answer = within(Duration::from_nanos(limit.saturating_sub(sent)), answer).await;
-        let done = clock();
-        let pause = {
-            let mut inner = shared.lock();
-            match answer {
-                None => {
-                    inner.book.error(Some(place), intended, done, ErrorKind::Timeout, || {
-                        "no answer in time".to_owned()
-                    });
-                }
-                Some(Err(Broken { unprocessed: true, .. })) if times < MOST_AGAIN => {
-                    inner.again.push_back(Due { intended, gap: u64::MAX, before: Some((place, times + 1)) });
-                    // No think time: there was no answer.
-                    continue;
-                }
-                Some(Err(Broken { kind, why, unexplained, .. })) => {
-                    // hyper may know as little, or call an alert of TLS an error of HTTP/2.
-                    let tells = |ended: &&(ErrorKind, String)| unexplained || ended.0 == ErrorKind::Tls;
-                    let (kind, why) = ended.get().filter(tells).cloned().unwrap_or((kind, why));
-                    inner.book.error(Some(place), intended, done, kind, || why);
-                }
-                Some(Ok(answer)) => {
-                    let code = answer.code;
-                    inner.book.answered(
-                        place,
-                        &Sample { intended, sent, first_byte: answer.first_byte, done, code },
-                    );
-                    if let Err(wrong) = answer.verdict {
-                        inner.book.error(Some(place), intended, done, wrong.0, || wrong.1);
-                    }
-                }
-            }
-            think.nanos(n, &mut inner.rng)
-        };
-        n += 1;
-        if pause > 0 {
-            flowlane::sleep(Duration::from_nanos(pause)).await;
-        }
-    }
+/// The client of a request, the places of what it captures, and the host that is asked, unless a redirect has led to another origin.
+struct With<'a> {
+    client: &'a mut Client,
+    slots: &'a [u16],
+    host: Option<&'a str>,
+}
+
+/// A client that is needed again afterwards.
+fn again<'s>(with: &'s mut Option<With<'_>>) -> Option<With<'s>> {
+    with.as_mut().map(|with| With { client: with.client, slots: with.slots, host: with.host })
 }
 
 /// Why there is no answer.
@@ -495,6 +422,8 @@ async fn exchange(
     sender: &mut SendRequest<Body>,
     asked: Outgoing,
     wanted: &super::plan::Request,
+    intended: u64,
+    client: Option<With<'_>>,
 ) -> Result<Answer, Broken> {
     sender.ready().await?;
     let response = sender.send_request(asked).await?;
@@ -504,6 +433,18 @@ async fn exchange(
     let followed = shared.plan.pool.follow.is_some() && is_redirect(code);
     let location = response.headers().get(hyper::header::LOCATION).filter(|_| followed);
     let location = location.map(|location| location.as_bytes().to_vec());
+    let mut client = client;
+    if let Some(With { client, host: Some(host), .. }) = &mut client
+        && shared.plan.pool.cookies
+    {
+        for value in response.headers().get_all(hyper::header::SET_COOKIE) {
+            client.jar.take(value.as_bytes(), host);
+        }
+    }
+    let mut client = client.filter(|_| wanted.is_watched());
+    if let Some(With { client, .. }) = &mut client {
+        client.watch.head(wanted, |name| Some(response.headers().get(name)?.as_bytes()));
+    }
     let mut body = response.into_body();
     let (mut content, mut checker) = (0u64, wanted.checks.content().then(Checker::new));
     if let Some(checker) = &mut checker {
@@ -518,6 +459,15 @@ async fn exchange(
         shared.lock().book.received(now, data.len() as u64);
         if let Some(checker) = &mut checker {
             checker.data(&wanted.checks, data);
+        }
+        if let Some(With { client, .. }) = &mut client {
+            let before = client.watch.stream.last;
+            let events =
+                client.watch.data(wanted, data, now).map_err(|Wrong(kind, why)| Broken::new(kind, why))?;
+            if events > 0 {
+                let since = (client.watch.stream.events > events).then_some(before);
+                shared.lock().book.events(intended, now, events, since);
+            }
         }
         if content > shared.common.plan.max_body {
             let most = shared.common.plan.max_body;
@@ -534,6 +484,13 @@ async fn exchange(
         && let Some(checker) = &mut checker
     {
         verdict = checker.end(&wanted.checks);
+    }
+    if let Some(With { client, slots, .. }) = client.filter(|_| verdict.is_ok() && location.is_none()) {
+        verdict = client.end(wanted, slots);
+        if verdict.is_ok() && wanted.events.is_some() {
+            let (last, events) = (client.watch.stream.last, client.watch.stream.events);
+            shared.lock().book.stream(intended, last, events);
+        }
     }
     Ok(Answer { code, first_byte, verdict, location })
 }

@@ -1,8 +1,9 @@
 //! Where a redirect leads, and what is asked there (RFC 9110 §15.4): the rules, without a connection.
 //!
-//! A redirect is followed if the plan says so, at most so many times for a request, and only to hosts of the targets unless all are allowed:
-//! what a server answers shall not send a load to somebody who was not named. 303 asks with GET, 301 and 302 make a POST a GET as browsers
-//! do, 307 and 308 ask again as before. What is for the origin alone (Authorization, Cookie, a Host of one's own) does not go to another.
+//! A redirect is followed if the plan says so, at most so many times for a request, and only to hosts of the targets unless all are
+//! allowed: what a server answers shall not send a load to somebody who was not named. 303 asks with GET, 301 and 302 make a POST a GET as
+//! browsers do, 307 and 308 ask again as before. What is for the origin alone (Authorization, Cookie, a Host of one's own) does not go to
+//! another.
 
 use flowlane_http::h1::Response;
 
@@ -36,10 +37,8 @@ pub(super) struct Course {
 pub(super) type Stopped = (ErrorKind, String);
 
 impl Course {
-    /// The beginning: a request of a pool to one of its targets.
-    pub(super) fn begins(pool: &Pool, target: u16, request: u16) -> Self {
-        let request = pool.requests[usize::from(request)].clone();
-        let mut url = pool.targets[usize::from(target)].url.clone();
+    /// The beginning: a request to a target.
+    pub(super) fn begins(mut url: Url, request: Request) -> Self {
         if let Some(path) = &request.path {
             url.path.clone_from(path);
         }
@@ -134,6 +133,10 @@ mod tests {
         Pool { follow: Some(follow), requests: vec![request], ..Pool::new("p", target) }
     }
 
+    fn begins(pool: &Pool) -> Course {
+        Course::begins(pool.targets[0].url.clone(), pool.requests[0].clone())
+    }
+
     fn anywhere() -> Follow {
         Follow { anywhere: true, ..Follow::default() }
     }
@@ -162,7 +165,7 @@ mod tests {
                 ..Request::default()
             };
             let pool = pool("http://a.example/", Follow::default(), request);
-            let mut course = Course::begins(&pool, 0, 0);
+            let mut course = begins(&pool);
             assert_eq!(course.url.to_string(), "http://a.example/from?q");
             course.goes(&pool, status, b"/to").unwrap();
             let Course { url, request, .. } = course;
@@ -190,7 +193,7 @@ mod tests {
         ] {
             let request = Request { headers: headers.clone(), ..Request::default() };
             let pool = pool("http://a.example/", anywhere(), request);
-            let mut course = Course::begins(&pool, 0, 0);
+            let mut course = begins(&pool);
             course.goes(&pool, 307, to.as_bytes()).unwrap();
             assert_eq!(course.request.headers.len(), kept, "{to}");
             // Nothing comes back with the way back.
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn a_load_goes_where_it_was_sent() {
         let pool = pool("http://a.example/", Follow::default(), Request::default());
-        let to = |location: &[u8]| Course::begins(&pool, 0, 0).goes(&pool, 302, location);
+        let to = |location: &[u8]| begins(&pool).goes(&pool, 302, location);
         for fine in ["/", "https://a.example/", "http://A.EXAMPLE:8080/", "?x", "//a.example/", ""] {
             assert_eq!(to(fine.as_bytes()), Ok(()), "{fine}");
         }
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn a_loop_ends_at_the_limit() {
         let pool = pool("http://a.example/", Follow { most: 3, ..Follow::default() }, Request::default());
-        let mut course = Course::begins(&pool, 0, 0);
+        let mut course = begins(&pool);
         for _ in 0..3 {
             course.goes(&pool, 308, b"/").unwrap();
         }
@@ -236,7 +239,7 @@ mod tests {
     #[test]
     fn what_no_url_has_is_written_as_browsers_write_it() {
         let pool = pool("http://a.example/d/e?f", Follow::default(), Request::default());
-        let mut course = Course::begins(&pool, 0, 0);
+        let mut course = begins(&pool);
         course.goes(&pool, 302, b"x y\xc3\xa4\t").unwrap();
         assert_eq!(course.url.to_string(), "http://a.example/d/x%20y%C3%A4%09");
     }

@@ -4,6 +4,7 @@ use super::conn::State;
 use super::engine::{Engine, Stage};
 use super::follow;
 use super::plan::Pace;
+use super::steps;
 use super::stream::{Stream, Unopened};
 use crate::report::ErrorKind;
 
@@ -18,7 +19,24 @@ impl Engine {
         let asked = self.conns[c as usize].asked;
         self.pools[p].book.error(Some(asked.request), asked.intended, now, kind, why);
         self.lose_behind(c, kind, "lost with the request before it");
+        if self.conns[c as usize].special {
+            self.waited(c, kind);
+            self.flow_ends(c, true, steps::CUT);
+        }
         self.close(c);
+    }
+
+    /// A stream of events that has not begun when its time is over: the wait counts, as that for an answer does.
+    fn waited(&mut self, c: u32, kind: ErrorKind) {
+        let p = self.conn_pool(c);
+        let conn = &self.conns[c as usize];
+        let client = conn.extra.as_ref().and_then(|e| e.client.as_ref());
+        let is_stream = self.pools[p].plan.pool.requests[usize::from(conn.asked.request)].events.is_some();
+        let none = conn.first_byte == 0 || client.is_none_or(|client| client.watch.stream.events == 0);
+        if is_stream && none && kind == ErrorKind::Timeout {
+            let (intended, now) = (conn.asked.intended, self.now);
+            self.pools[p].book.events(intended, now, 0, None);
+        }
     }
 
     /// Closes an established connection; in a closed loop another is opened at once.
@@ -47,6 +65,9 @@ impl Engine {
     /// Drops the stream.
     pub(super) fn vacate(&mut self, c: u32) {
         let p = self.conn_pool(c);
+        if self.is_mid_flow(c) {
+            self.flow_ends(c, false, steps::CUT);
+        }
         let conn = &mut self.conns[c as usize];
         if conn.state == State::Opening && !conn.wanted {
             self.pools[p].opening -= 1;
@@ -116,6 +137,13 @@ impl Engine {
             let why = || "still on its way when the run ended".to_owned();
             self.pools[p].book.error(request, asked.intended, now, ErrorKind::Timeout, why);
             self.lose_behind(c, ErrorKind::Timeout, "still on its way when the run ended");
+        }
+        let asked = self.conns[c as usize].busy() && state != State::Opening;
+        if asked || self.is_mid_flow(c) {
+            if asked && self.conns[c as usize].special {
+                self.waited(c, ErrorKind::Timeout);
+            }
+            self.flow_ends(c, asked, steps::UNFINISHED);
         }
         if let Some(extra) = &mut self.conns[c as usize].extra {
             for _ in 0..follow::end(&mut extra.journey) {

@@ -18,24 +18,35 @@
 //!
 //! Redirects are followed by `follow` (`hop` has the rules, `origins` where they lead).
 //!
-//! Not supported: decoding of content, cookies.
+//! What only some requests need is in `special`: placeholders (`filled`, `numbers`), content that is looked at (`client`), server-sent
+//! events (`events`); `flow` has requests that are steps.
+//!
+//! Not supported: decoding of content.
 
 mod answer;
 mod book;
 pub mod check;
 mod choice;
+mod client;
 mod conn;
+pub mod curl;
 pub mod directions;
 mod due;
 mod engine;
+pub mod events;
 mod exchange;
+mod filled;
+mod flow;
 mod follow;
 mod h2;
+mod head;
 mod hop;
 mod idle;
 mod interim;
+mod jar;
 mod journey;
 mod leave;
+mod numbers;
 mod open;
 mod opening;
 mod origins;
@@ -48,7 +59,9 @@ mod prepared;
 pub mod proxy;
 mod ready;
 pub mod run;
+mod special;
 mod stages;
+mod steps;
 mod stream;
 mod tunnel;
 pub mod url;
@@ -58,6 +71,7 @@ mod way;
 pub use check::Checks;
 pub use choice::Think;
 pub use directions::{ConnectTo, Directions, Resolve};
+pub use events::EventStream;
 pub use plan::{
     AimLaw, BadPlan, Behaviour, Body, Follow, HttpAim, Pace, Plan, Pool, Request, Target, Version,
 };

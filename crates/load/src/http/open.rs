@@ -123,10 +123,19 @@ impl Routes {
         }
     }
 
-    /// The next connection: the target and its address, by their indices, and where it goes. Fails if no client address and port reach a
-    /// bucket of the target.
-    pub(super) fn next(&mut self, now: u64, rng: &mut Rng) -> Result<(Aimed, Connect), Unopened> {
-        let target = if self.even { self.turn % self.targets.len() } else { self.weights.pick(rng) };
+    /// The next connection: the target and its address, by their indices, and where it goes; `again`: to this target. Fails if no client
+    /// address and port reach a bucket of the target.
+    pub(super) fn next(
+        &mut self,
+        again: Option<Aimed>,
+        now: u64,
+        rng: &mut Rng,
+    ) -> Result<(Aimed, Connect), Unopened> {
+        let target = match again {
+            Some(at) => usize::from(at.target),
+            None if self.even => self.turn % self.targets.len(),
+            None => self.weights.pick(rng),
+        };
         let (address, remote) = self.targets[target].next(self.turn / self.targets.len());
         self.turn = self.turn.wrapping_add(1);
         let local_ip = self.client_for(remote);

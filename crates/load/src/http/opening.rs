@@ -8,6 +8,7 @@ use super::conn::{InFlight, LIMITS, State};
 use super::engine::{Engine, Stage};
 use super::open::{Aimed, begin};
 use super::plan::Behaviour;
+use super::steps;
 use super::stream::{Opened, Stream, Unopened};
 use super::way::open;
 use crate::report::ErrorKind;
@@ -41,6 +42,7 @@ impl Engine {
         let now = self.look();
         let p = self.conn_pool(c);
         let running = matches!(self.stage, Stage::Run(_));
+        let again = self.is_mid_flow(c);
         let pool = &mut self.pools[p];
         let fast_open = pool.plan.pool.fast_open;
         let mut wanted = wanted;
@@ -59,7 +61,9 @@ impl Engine {
         conn.wanted = wanted.is_some();
         pool.opening += u32::from(wanted.is_none());
         conn.asked.intended = wanted.unwrap_or(0);
-        match pool.routes.next(now, &mut self.rng) {
+        // A flow goes on at the target at which it began.
+        let again = again.then(|| conn.aimed());
+        match pool.routes.next(again, now, &mut self.rng) {
             Ok((Aimed { target, address }, connect)) => {
                 (conn.target, conn.address) = (target, address);
                 let mut first: &[u8] = &[];
@@ -176,14 +180,16 @@ impl Engine {
         pool.pacing.failed(now, now.saturating_sub(conn.since));
         if wanted {
             // The request failed with the connection; it counts once.
-            pool.book.request_not_connected(intended, now, kind, why);
+            let request = self.conns[c as usize].asked.request;
+            pool.book.request_not_connected(request, intended, now, kind, why);
+            self.flow_ends(c, true, steps::CUT);
         } else {
             pool.book.not_connected(now, kind, why);
         }
     }
 
-    /// After a refusal: whether it need not be counted, since the run has ended for it. A run all of whose targets refuse before anything was
-    /// ever connected ends with the first refusal: nobody listens there.
+    /// After a refusal: whether it need not be counted, since the run has ended for it. A run all of whose targets refuse before anything
+    /// was ever connected ends with the first refusal: nobody listens there.
     fn is_shut_out(&mut self, p: usize) -> bool {
         let all = self.pools.iter().all(|pool| pool.count == 0 || pool.routes.all_given_up());
         if !all || self.pools[p].plan.pool.behaviour == Behaviour::SynOnly {

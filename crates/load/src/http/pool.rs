@@ -7,12 +7,14 @@ use flowlane_stack::rng::Rng;
 use super::book::Book;
 use super::choice::Weighted;
 use super::idle::Idle;
+use super::numbers::Numbers;
 use super::open::Routes;
 use super::origins::{Finder, Origins};
 use super::pacing::Pacing;
 use super::plan::{Behaviour, Pace, Pool, Version};
 use super::prepared::Prepared;
 use super::way::Way;
+use crate::fill::Order;
 use crate::run::moments::Moments;
 use crate::run::part::{Part, even};
 use crate::run::timeline::Phase;
@@ -30,6 +32,11 @@ pub(super) struct PoolPlan {
     /// Who finds where redirects lead, if they are followed.
     pub(super) finder: Option<Arc<Finder>>,
     pub(super) requests: Weighted,
+    /// Whether any request has placeholders, is a step, or is looked at for more than is checked: connections then keep a client.
+    pub(super) has_clients: bool,
+    /// How many names its steps capture, and which of them each request does.
+    pub(super) names: usize,
+    pub(super) slots: Vec<Vec<u16>>,
 }
 
 impl PoolPlan {
@@ -46,6 +53,9 @@ pub(super) struct PoolState {
     pub(super) plan: Arc<PoolPlan>,
     pub(super) book: Book,
     pub(super) routes: Routes,
+    /// The numbers of its requests, or flows, and memory for a body that is filled in.
+    pub(super) numbers: Numbers,
+    pub(super) scratch: Vec<u8>,
     /// Where redirects led.
     pub(super) origins: Origins,
     /// Its connections: a range of the lane's.
@@ -101,6 +111,9 @@ impl PoolState {
             Some(upto(before + u64::from(count)) - upto(before))
         };
         let burst = (pool.burst as f64 * part).ceil() as u64;
+        let numbers = Numbers::new(pool, before, u64::from(count));
+        let once = pool.data.as_ref().filter(|data| data.order == Order::Once);
+        let rows = once.map_or(u64::MAX, |data| numbers.below(data.rows()));
         Self {
             routes: Routes::new(pool, lane, (usize::from(bucket), here)),
             origins: Origins::default(),
@@ -115,7 +128,9 @@ impl PoolState {
             gap: u64::MAX,
             kept_up: true,
             blocked: None,
-            requests_left: mine(pool.total_requests).unwrap_or(u64::MAX),
+            requests_left: mine(pool.total_requests).unwrap_or(u64::MAX).min(rows),
+            numbers,
+            scratch: Vec::new(),
             connections_left: mine(pool.total_connections).unwrap_or(u64::MAX),
             burst_left: burst,
             refill: 0,

@@ -1,14 +1,16 @@
-//! Requests as bytes, built once before the run: for each target and request, with and without `Connection: close`.
+//! Requests as bytes, built once before the run: for each target and request, with and without `Connection: close`. One with placeholders
+//! ([`super::filled`]) is written anew for each time it is sent, into memory that its connection keeps.
 
-use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
 
 use hyper::body::Bytes;
 
-use super::plan::{BadPlan, Body, Pool, Request, Version};
+use super::filled::{self, Filled, Names};
+use super::head::{head, proxy_of};
+use super::plan::{BadPlan, Body, Pool, Request};
 use super::proxy::Proxy;
-use super::tunnel::Tunnel;
 use super::url::Url;
+use crate::fill::Vars;
 
 /// Bodies up to this length, bytes, directly follow their head in memory, so that one write sends both.
 const TOGETHER: usize = 64 << 10;
@@ -19,49 +21,95 @@ const PATTERN: usize = 16 << 10;
 #[derive(Debug, Clone)]
 pub(super) struct Prepared {
     /// The head, and the body if it is small.
-    head: Arc<[u8]>,
+    head: Vec<u8>,
     /// The same with `Connection: close`.
-    last: Arc<[u8]>,
+    last: Vec<u8>,
     /// A body that is too large to follow the head.
     body: Body,
     /// The body for HTTP/2, once it was asked for.
     whole: OnceLock<Bytes>,
+    /// Its form, if it has placeholders.
+    pub(super) filled: Option<Arc<Filled>>,
     /// Whether the answer has no body (HEAD).
     pub(super) to_head: bool,
+    /// Whether sending it and reading its answer is all there is to do: no placeholders, no content to be looked at, no steps.
+    pub(super) plain: bool,
 }
 
 impl Prepared {
     /// A request of a pool to a URL.
     pub(super) fn of(pool: &Pool, url: &Url, request: &Request) -> Result<Self, BadPlan> {
-        let http2 = matches!(pool.version, Version::Http2 { .. });
-        // Through a tunnel the proxy sees no request.
-        let sees = |proxy: &&Proxy| !Tunnel::is_needed(proxy, url, http2);
-        Self::new(url, request, pool.via.proxy.as_ref().filter(sees))
+        Self::new(url, request, proxy_of(pool, url))
     }
 
     /// `proxy`: to which it goes, if that is named in it.
     fn new(url: &Url, request: &Request, proxy: Option<&Proxy>) -> Result<Self, BadPlan> {
-        request.check()?;
+        request.check_as_it_is()?;
         let path = request.path.as_deref().unwrap_or(&url.path);
         let small = match &request.body {
             Body::Bytes(bytes) if bytes.len() <= TOGETHER => Some(bytes.to_vec()),
+            Body::Text(text) => Some(text.as_bytes().to_vec()),
             Body::Generated(length) if *length <= TOGETHER as u64 => {
                 Some((0..*length).map(|i| pattern_at(i as usize)).collect())
             }
             _ => None,
         };
         let bytes = |close: bool| {
-            let mut bytes = head(url, request, path, proxy, close).into_bytes();
+            let length = request.body.len().to_string();
+            let mut bytes = head(url, request, path, proxy, &length, close).into_bytes();
             bytes.extend_from_slice(small.as_deref().unwrap_or_default());
-            Arc::from(bytes)
+            bytes.shrink_to_fit();
+            bytes
         };
         Ok(Self {
             head: bytes(false),
             last: bytes(true),
             body: if small.is_some() { Body::None } else { request.body.clone() },
             whole: OnceLock::new(),
+            filled: None,
             to_head: request.method == "HEAD",
+            plain: false,
         })
+    }
+
+    /// The request at this place of a pool to a URL, and what is special about it. With placeholders it has no bytes yet.
+    fn at(pool: &Pool, names: &Names, url: &Url, place: usize) -> Result<Self, BadPlan> {
+        let request = &pool.requests[place];
+        let plain = !pool.steps && request.is_plain();
+        match Filled::of(pool, names, url, place)? {
+            None => Ok(Self { plain: plain && request.method != "HEAD", ..Self::of(pool, url, request)? }),
+            Some(filled) => Ok(Self {
+                head: Vec::new(),
+                last: Vec::new(),
+                body: filled::behind(&filled, request),
+                whole: OnceLock::new(),
+                filled: Some(Arc::new(filled)),
+                to_head: request.method == "HEAD",
+                plain: false,
+            }),
+        }
+    }
+
+    /// One that has no bytes yet, to be written by [`Prepared::fill`].
+    pub(super) fn empty() -> Self {
+        Self {
+            head: Vec::new(),
+            last: Vec::new(),
+            body: Body::None,
+            whole: OnceLock::new(),
+            filled: None,
+            to_head: false,
+            plain: false,
+        }
+    }
+
+    /// Writes `form`, a request with placeholders, as it is with these values. `last`: with `Connection: close`.
+    pub(super) fn fill(&mut self, form: &Self, vars: &Vars, last: bool, scratch: &mut Vec<u8>) {
+        let Some(filled) = &form.filled else { return };
+        let out = if last { &mut self.last } else { &mut self.head };
+        filled.write(vars, last, scratch, out);
+        self.body.clone_from(&form.body);
+        self.to_head = form.to_head;
     }
 
     /// The request for HTTP/2, in hyper's form.
@@ -84,6 +132,7 @@ impl Prepared {
         let body = self.whole.get_or_init(|| match &request.body {
             Body::None => Bytes::new(),
             Body::Bytes(bytes) => Bytes::copy_from_slice(bytes),
+            Body::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
             Body::Generated(length) => (0..*length).map(|i| pattern_at(i as usize)).collect(),
         });
         builder.body(http_body_util::Full::new(body.clone())).map_err(|e| e.to_string())
@@ -107,7 +156,7 @@ impl Prepared {
         let first = self.first(last);
         let Some(behind) = at.checked_sub(first.len() as u64) else { return &first[at as usize..] };
         match &self.body {
-            Body::None => &[],
+            Body::None | Body::Text(_) => &[],
             Body::Bytes(bytes) => &bytes[(behind as usize).min(bytes.len())..],
             Body::Generated(length) => {
                 let from = (behind % PATTERN as u64) as usize;
@@ -120,40 +169,9 @@ impl Prepared {
 
 /// All requests of a pool: request r to target t at index `t * requests + r`.
 pub(super) fn prepare(pool: &Pool) -> Result<Vec<Prepared>, BadPlan> {
-    let pairs = pool.targets.iter().flat_map(|t| pool.requests.iter().map(move |r| (t, r)));
-    pairs.map(|(target, request)| Prepared::of(pool, &target.url, request)).collect()
-}
-
-fn head(url: &Url, request: &Request, path: &str, proxy: Option<&Proxy>, close: bool) -> String {
-    let authority = url.authority();
-    let mut head = match proxy {
-        None => format!("{} {path} HTTP/1.1\r\n", request.method),
-        // The whole URL, for a proxy that is to ask the target itself (RFC 9112 §3.2.2).
-        Some(_) => format!("{} http://{authority}{path} HTTP/1.1\r\n", request.method),
-    };
-    // Writing to a string cannot fail.
-    let given = |name: &str| request.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
-    if !given("host") {
-        let _ = write!(head, "Host: {authority}\r\n");
-    }
-    if !given("user-agent") {
-        head.push_str("User-Agent: flowlane\r\n");
-    }
-    for (name, value) in &request.headers {
-        let _ = write!(head, "{name}: {value}\r\n");
-    }
-    if let Some(login) = proxy.and_then(Proxy::authorization).filter(|_| !given("proxy-authorization")) {
-        let _ = write!(head, "Proxy-Authorization: {login}\r\n");
-    }
-    let says_length = !request.body.is_empty() || matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
-    if says_length && !given("content-length") {
-        let _ = write!(head, "Content-Length: {}\r\n", request.body.len());
-    }
-    if close && !given("connection") {
-        head.push_str("Connection: close\r\n");
-    }
-    head.push_str("\r\n");
-    head
+    let names = Names::of(pool);
+    let pairs = pool.targets.iter().flat_map(|t| (0..pool.requests.len()).map(move |r| (t, r)));
+    pairs.map(|(target, place)| Prepared::at(pool, &names, &target.url, place)).collect()
 }
 
 fn pattern_at(i: usize) -> u8 {

@@ -14,11 +14,13 @@ use std::time::Duration;
 
 use super::choice::Weighted;
 use super::engine::Engine;
+use super::filled::{Names, literal};
 use super::origins::Finder;
-use super::plan::{BadPlan, Plan, Pool, Target};
+use super::plan::{BadPlan, Plan, Pool, Request, Target};
 use super::pool::PoolPlan;
 use super::prepared::prepare;
 use super::way::{Way, tls};
+use crate::report::requests::LogTo;
 use crate::report::{LaneRecord, Snapshot};
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
 use crate::run::part::{Part, even};
@@ -44,6 +46,7 @@ pub(super) struct Common {
     standing: Vec<AtomicU64>,
     pub(super) outcomes: Outcomes<LaneResult>,
     snapshots: Option<SyncSender<Snapshot>>,
+    log: Option<LogTo>,
 }
 
 /// Result of a lane.
@@ -77,6 +80,10 @@ impl Common {
         self.plan.phases.last().map_or(1.0, |p| p.to)
     }
 
+    pub(super) fn log(&self) -> Option<LogTo> {
+        self.log.clone()
+    }
+
     pub(super) fn snapshots(&self) -> Option<SyncSender<Snapshot>> {
         self.snapshots.clone()
     }
@@ -93,6 +100,8 @@ pub struct HttpOptions {
     pub slack: Duration,
     /// Where snapshots go while it runs.
     pub snapshots: Option<SyncSender<Snapshot>>,
+    /// Where a line for each request goes.
+    pub log: Option<LogTo>,
     /// Which part of the run this is, if others make the rest: it waits until it is said when to start, see [`HttpLoad::begin_at`].
     pub part: Option<Part>,
 }
@@ -151,6 +160,7 @@ impl HttpLoad {
             standing: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             outcomes: to,
             snapshots: options.snapshots,
+            log: options.log,
             plan,
         };
         Ok(Self { common: Arc::new(common), outcomes })
@@ -225,6 +235,11 @@ fn records(lanes: Vec<LaneResult>) -> Vec<LaneRecord> {
 }
 
 fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
+    let names = Names::of(pool);
+    let slots = pool.requests.iter().map(|r| names.slots(r)).collect();
+    let pool = &literal(pool)?;
+    let prepared = prepare(pool)?;
+    let fills = prepared.iter().any(|p| p.filled.is_some());
     let any = pool.targets.iter().any(|t| t.url.https);
     let tls = match any {
         true => Some(tls(pool)?),
@@ -233,7 +248,10 @@ fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
     };
     let way = |t: &Target| Way::new(&t.url, pool, tls.as_ref());
     Ok(Arc::new(PoolPlan {
-        prepared: prepare(pool)?,
+        has_clients: fills || pool.steps || pool.requests.iter().any(Request::is_watched),
+        names: names.all().len(),
+        slots,
+        prepared,
         ways: pool.targets.iter().map(way).collect::<Result<_, _>>()?,
         requests: Weighted::new(pool.requests.iter().map(|r| r.weight)),
         finder: pool.follow.map(|_| Finder::new(pool, tls.clone())),

@@ -95,7 +95,8 @@ impl Engine {
         for (p, pool) in self.pools.iter_mut().enumerate() {
             let recorder =
                 Recorder::new(self.common.part.number(self.bucket), p, u64::from(pool.count), span.clone())
-                    .with_requests(pool.plan.pool.requests.len());
+                    .with_requests(pool.plan.pool.requests.len())
+                    .logging_to(self.common.log());
             pool.book.begin(recorder, self.common.snapshots(), &span);
             pool.schedule(&self.common.plan.phases, start, &mut self.rng);
         }

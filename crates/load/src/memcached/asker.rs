@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use flowlane_memcached::client;
+use flowlane_memcached::map::LaneMap;
 use flowlane_stack::rng::Rng;
 
 use super::Protocol;
 use super::items::{Items, write_value};
+use super::place;
 use super::popularity::{Picker, Popularity};
 use crate::run::moments::uniform;
 
@@ -55,6 +57,8 @@ pub(super) struct Asker {
     pub(super) mix: Mix,
     picker: Picker,
     rng: Rng,
+    /// The server's lanes, if keys are asked for by them.
+    pub(super) map: Option<LaneMap>,
     /// Items that this lane has still to store before the run.
     pub(super) to_fill: std::ops::Range<u64>,
 }
@@ -62,18 +66,18 @@ pub(super) struct Asker {
 impl Asker {
     pub(super) fn new(mix: Mix, seed: u64, to_fill: std::ops::Range<u64>) -> Self {
         let picker = Picker::new(mix.popularity, mix.items.keys());
-        Self { mix, picker, rng: Rng::new(seed), to_fill }
+        Self { mix, picker, rng: Rng::new(seed), map: None, to_fill }
     }
 
-    /// Appends the next request to `out`. The keys of a get that is to be verified are appended to `items`.
+    /// Appends the next request of a connection to `lane` to `out`. The keys of a get that is to be verified are appended to `items`.
     #[inline]
-    pub(super) fn next(&mut self, out: &mut Vec<u8>, items: &mut VecDeque<u64>) -> (Kind, u16) {
+    pub(super) fn next(&mut self, lane: usize, out: &mut Vec<u8>, items: &mut VecDeque<u64>) -> (Kind, u16) {
         if self.mix.update > 0.0 && uniform(&mut self.rng) <= self.mix.update {
-            let item = self.picker.pick(&mut self.rng);
+            let item = self.pick(lane);
             self.set(item, out);
             return (Kind::Set, 1);
         }
-        self.get(out, items);
+        self.get(lane, out, items);
         (Kind::Get, self.mix.multiget)
     }
 
@@ -86,6 +90,19 @@ impl Asker {
         item.is_some()
     }
 
+    /// The item that is asked for on a connection to `lane`.
+    #[inline]
+    fn pick(&mut self, lane: usize) -> u64 {
+        let Self { picker, rng, map, mix, .. } = self;
+        match map {
+            None => picker.pick(rng),
+            Some(map) => {
+                let lane_of = |item: &u64| map.lane_of(mix.items.key(*item).bytes());
+                place::of_lane(map, lane, || picker.pick(rng), lane_of)
+            }
+        }
+    }
+
     fn set(&self, item: u64, out: &mut Vec<u8>) {
         let (key, len) = (self.mix.items.key(item), self.mix.items.value_len(item));
         match self.mix.protocol {
@@ -96,13 +113,13 @@ impl Asker {
         out.extend_from_slice(client::END_OF_LINE);
     }
 
-    fn get(&mut self, out: &mut Vec<u8>, items: &mut VecDeque<u64>) {
+    fn get(&mut self, lane: usize, out: &mut Vec<u8>, items: &mut VecDeque<u64>) {
         let many = self.mix.multiget > 1;
         if self.mix.protocol == Protocol::Text {
             out.extend_from_slice(client::GET);
         }
         for _ in 0..self.mix.multiget {
-            let item = self.picker.pick(&mut self.rng);
+            let item = self.pick(lane);
             if self.mix.verify {
                 items.push_back(item);
             }

@@ -14,7 +14,7 @@ use crate::run::outcome::LaneOutcome;
 
 /// State shared by the lanes of a run.
 #[derive(Debug)]
-pub(super) struct Common {
+pub struct Common {
     pub(super) config: MemcachedLoadConfig,
     pub(super) gate: Gate,
     /// Connections of each lane, by bucket; a lane without any does not take part.
@@ -25,10 +25,6 @@ pub(super) struct Common {
 }
 
 impl Common {
-    pub(super) fn takes_part(&self, bucket: u16) -> bool {
-        self.connections.get(usize::from(bucket)).is_some_and(|n| *n > 0)
-    }
-
     /// Lanes before that of `bucket` that take part.
     fn nth(&self, bucket: u16) -> u64 {
         self.connections[..usize::from(bucket)].iter().filter(|n| **n > 0).count() as u64
@@ -50,6 +46,12 @@ impl Common {
         let keys = u128::from(self.config.mix.items.keys());
         let at = |n: u128| (keys * n / all) as u64;
         at(nth)..at(nth + 1)
+    }
+
+    /// To which of the server's lanes a connection is to come: they take turns over all lanes of ours.
+    pub(super) fn destination(&self, bucket: u16, nth: usize, lanes: usize) -> usize {
+        let before: u64 = self.connections[..usize::from(bucket)].iter().sum();
+        (before as usize).wrapping_add(nth) & (lanes - 1)
     }
 
     /// Where a connection of a lane comes from, for the `turn`-th time.

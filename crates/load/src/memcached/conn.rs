@@ -30,6 +30,8 @@ pub(super) struct Conn {
     written: usize,
     answers: Answers,
     asked: Asked,
+    /// The lane of the server that it came to, if keys are asked for by lanes.
+    pub(super) lane: usize,
     /// In the queue of those that have room for a request.
     pub(super) listed: bool,
     /// Has something to write that was asked for outside of its task.
@@ -93,7 +95,7 @@ impl Conn {
     /// Asks, with a request that was to be sent at that moment.
     #[inline]
     pub(super) fn ask(&mut self, asker: &mut Asker, book: &mut Book, intended: u64, now: u64) {
-        let (kind, keys) = asker.next(&mut self.out, &mut self.asked.items);
+        let (kind, keys) = asker.next(self.lane, &mut self.out, &mut self.asked.items);
         self.asked.waiting.push_back(Waiting { kind, keys, intended, sent: now });
         book.sent(kind, intended, now);
     }

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use flowlane_memcached::map::LaneMap;
+
 use super::asker::Asker;
 use super::book::Book;
 use super::common::Common;
@@ -149,6 +151,11 @@ impl Inner {
         if let Some(main) = self.main.take() {
             main.wake();
         }
+    }
+
+    /// What a connection was told of the server's lanes. They are the same on all, while the server runs.
+    pub(super) fn knows(&mut self, map: LaneMap) {
+        self.asker.map = Some(map);
     }
 
     /// A connection stands.

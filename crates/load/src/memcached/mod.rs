@@ -18,6 +18,7 @@ mod items;
 mod lane;
 mod laws;
 mod outcome;
+mod place;
 mod popularity;
 mod published;
 mod run;
@@ -25,23 +26,21 @@ mod sizes;
 mod task;
 mod workload;
 
-use std::future::Future;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flowlane::Endpoint;
 
 use crate::report::Snapshot;
 use crate::run::flows::Sources;
-use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
-use crate::run::outcome::{LaneOutcome, Outcome};
-use crate::run::shares::divide;
-use crate::run::timeline::{self, Phase};
+use crate::run::gate::{Gate, Outcomes};
+use crate::run::lanes::{self, Kind, Lanes};
+use crate::run::outcome::LaneOutcome;
+use crate::run::timeline::Phase;
 
-use common::Common;
+pub use common::Common;
 
 pub use asker::Mix;
 pub use book::REQUESTS;
@@ -77,9 +76,12 @@ pub struct MemcachedLoadConfig {
     pub poisson: bool,
     /// What is asked.
     pub mix: Mix,
+    /// Whether a key is asked for on a connection of the server's lane that has it, of a server that tells (`stats lanes`). Not with
+    /// [`Sources::Flows`], whose ports are fixed.
+    pub by_lane: bool,
     /// Whether all items are stored before the run.
     pub fill: bool,
-    /// The phases, see [`timeline::usual`]; shares other than 1 are for a rate only.
+    /// The phases, see [`timeline::usual`](crate::timeline::usual); shares other than 1 are for a rate only.
     pub phases: Vec<Phase>,
     /// Limit for connecting, for an answer, and for what is outstanding at the end.
     pub timeout: Duration,
@@ -110,8 +112,6 @@ pub struct MemcachedProgress {
     pub answers: u64,
     /// Items stored before the run.
     pub filled: u64,
-    /// Whether the run has begun: connections stand, and items are stored.
-    pub running: bool,
 }
 
 /// One lane's progress, on cache lines of its own.
@@ -123,11 +123,7 @@ struct LaneProgress {
 }
 
 /// A run.
-#[derive(Debug)]
-pub struct MemcachedLoad {
-    common: Arc<Common>,
-    outcomes: mpsc::Receiver<LaneOutcome<MemcachedCounts>>,
-}
+pub type MemcachedLoad = Lanes<Common>;
 
 impl MemcachedLoad {
     /// Prepares a run.
@@ -145,84 +141,64 @@ impl MemcachedLoad {
                 return Err(MemcachedLoadError::Nothing(what));
             }
         }
-        let lanes = config.sources.lanes();
-        let connections = match &config.sources {
-            Sources::Flows(flows) if flows.iter().map(Vec::len).sum::<usize>() == config.connections => {
-                flows.iter().map(|f| f.len() as u64).collect()
-            }
-            _ => {
-                let able: Vec<usize> = (0..lanes).filter(|l| config.sources.serves(*l)).collect();
-                let mut shares = vec![0; lanes];
-                for (lane, share) in able.iter().zip(divide(config.connections as u64, able.len())) {
-                    shares[*lane] = share;
-                }
-                shares
-            }
-        };
+        let one_a_flow = matches!(&config.sources,
+            Sources::Flows(flows) if flows.iter().map(Vec::len).sum::<usize>() == config.connections);
+        let connections = lanes::connections(&config.sources, config.connections, one_a_flow);
         let active = connections.iter().filter(|n| **n > 0).count();
         if active == 0 {
             return Err(MemcachedLoadError::NoFlows);
         }
-        let (to, outcomes) = Outcomes::new();
-        let common = Common {
+        Ok(Self::of(|outcomes| Common {
             timeout: config.timeout.as_nanos() as u64,
             gate: Gate::new(active),
-            progress: (0..lanes).map(|_| LaneProgress::default()).collect(),
+            progress: connections.iter().map(|_| LaneProgress::default()).collect(),
             connections,
             config,
-            outcomes: to,
-        };
-        Ok(Self { common: Arc::new(common), outcomes })
+            outcomes,
+        }))
+    }
+}
+
+impl Kind for Common {
+    type Counts = MemcachedCounts;
+    type Progress = MemcachedProgress;
+
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
-    /// The main function of the lanes of the host that is to run it.
-    pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
-        let common = self.common.clone();
-        gate::main(move |bucket| {
-            let common = common.clone();
-            common.takes_part(bucket).then_some(async move {
-                common.outcomes.add(run::lane(common.clone(), bucket).await);
-            })
-        })
+    fn outcomes(&self) -> &Outcomes<LaneOutcome<MemcachedCounts>> {
+        &self.outcomes
     }
 
-    /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
-    pub fn stop(&self) {
-        self.common.gate.stop();
+    fn phases(&self) -> &[Phase] {
+        &self.config.phases
     }
 
-    /// Progress, at most 50 ms old.
-    #[must_use]
-    pub fn progress(&self) -> MemcachedProgress {
+    fn target(&self) -> Endpoint {
+        self.config.target
+    }
+
+    fn timeout(&self) -> Duration {
+        self.config.timeout
+    }
+
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn takes_part(&self, bucket: u16) -> bool {
+        self.connections.get(usize::from(bucket)).is_some_and(|n| *n > 0)
+    }
+
+    fn progress(&self) -> MemcachedProgress {
         let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
-            self.common.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
+            self.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
         };
-        MemcachedProgress {
-            answers: sum(|p| &p.answers),
-            filled: sum(|p| &p.filled),
-            running: self.common.gate.start().is_some(),
-        }
+        MemcachedProgress { answers: sum(|p| &p.answers), filled: sum(|p| &p.filled) }
     }
 
-    /// The phases of the run.
-    #[must_use]
-    pub fn phases(&self) -> &[Phase] {
-        &self.common.config.phases
-    }
-
-    /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
-    pub fn wait(&self, every: Duration, mut tick: impl FnMut(MemcachedProgress) -> bool) -> MemcachedOutcome {
-        let (gate, phases) = (&self.common.gate, self.phases());
-        // The run, what is outstanding at its end, and as much again for a busy machine. What comes before the run ends by timeouts of its own.
-        let after = timeline::duration(phases) + self.common.config.timeout * 2 + Duration::from_secs(20);
-        let patience = Patience { before: None, after };
-        let (lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, || tick(self.progress()));
-        let missing = gate.active - lanes.len();
-        let mut outcome = Outcome::merge(lanes, phases, interrupted, missing);
-        if gate.door.is_shut() {
-            let target = std::net::SocketAddr::from(self.common.config.target);
-            outcome.failure = Some(format!("nothing listens at {target}: connection refused"));
-        }
-        outcome
+    async fn lane(self: Arc<Self>, bucket: u16) -> LaneOutcome<MemcachedCounts> {
+        run::lane(self, bucket).await
     }
 }

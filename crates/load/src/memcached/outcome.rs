@@ -4,6 +4,7 @@ use std::io;
 
 use flowlane::SocketError;
 use flowlane_memcached::client::Malformed;
+use flowlane_memcached::map::MapError;
 use serde::Serialize;
 
 use crate::report::ErrorKind;
@@ -91,6 +92,10 @@ pub(super) enum Trouble {
     Unasked(String),
     /// A request had no answer within the timeout.
     NoAnswer,
+    /// The server has no lanes, of which it is to tell.
+    NoLanes(MapError),
+    /// So many lanes, and fewer connections: their keys would not be asked for.
+    ManyLanes(usize),
 }
 
 impl Trouble {
@@ -105,7 +110,8 @@ impl Trouble {
             Self::Socket(e) => of_socket(*e),
             Self::Closed => ErrorKind::Closed,
             Self::Malformed(Malformed::LineTooLong) => ErrorKind::TooLong,
-            Self::Malformed(_) | Self::OutOfTurn(_) => ErrorKind::Malformed,
+            Self::Malformed(_) | Self::OutOfTurn(_) | Self::NoLanes(_) => ErrorKind::Malformed,
+            Self::ManyLanes(_) => ErrorKind::Local,
             Self::Unasked(_) => ErrorKind::Status,
             Self::NoAnswer => ErrorKind::Timeout,
         }
@@ -121,6 +127,10 @@ impl Trouble {
             Self::OutOfTurn(why) => (*why).into(),
             Self::Unasked(line) => line.clone(),
             Self::NoAnswer => "no answer within the timeout".into(),
+            Self::NoLanes(why) => format!("--by-lane: {why}"),
+            Self::ManyLanes(n) => {
+                format!("--by-lane: the server has {n} lanes: at least as many --connections")
+            }
         }
     }
 }

@@ -8,9 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flowlane::{Failure, SocketError, TcpStream};
+use flowlane_memcached::map::LaneMap;
 
 use super::lane::{Inner, Lane, Stage};
 use super::outcome::Trouble;
+use super::place;
 use crate::run::clock;
 use crate::run::door::Refusal;
 
@@ -72,12 +74,16 @@ fn is_opened(
     at: usize,
     is_first: bool,
     begun: u64,
-    opened: Result<TcpStream, Option<Trouble>>,
+    opened: Result<(TcpStream, Option<LaneMap>), Option<Trouble>>,
 ) -> bool {
     let (mut inner, now) = (lane.inner(), clock());
     let stands = match opened {
-        Ok(stream) => {
+        Ok((stream, map)) => {
             lane.common.gate.door.opens();
+            if let Some(map) = map {
+                inner.conns[at].lane = map.here;
+                inner.knows(map);
+            }
             inner.book.connected(now, now.saturating_sub(begun));
             inner.conns[at].stream = Some(stream);
             inner.stands(at);
@@ -96,23 +102,49 @@ fn is_opened(
     stands
 }
 
-/// Waits for the handshake. An error is why it failed, if it did not just become too late.
-async fn open(lane: &Lane, at: usize, turn: u64) -> Result<TcpStream, Option<Trouble>> {
-    let connect = lane.common.connect(lane.bucket, at, turn);
-    let failed = |e| Some(Trouble::Connect(e));
-    let stream = TcpStream::begin(connect).map_err(failed)?;
-    let mut over = pin!(flowlane::sleep(lane.common.config.timeout));
+/// Opens a connection, and has it come to the lane that it is meant for, if that is asked for. An error is why it failed, if it did not just
+/// become too late.
+async fn open(lane: &Lane, at: usize, turn: u64) -> Result<(TcpStream, Option<LaneMap>), Option<Trouble>> {
+    let common = &lane.common;
+    let mut tries = 0;
+    loop {
+        let stream =
+            TcpStream::begin(common.connect(lane.bucket, at, turn)).map_err(|e| Some(Trouble::Connect(e)))?;
+        let connected = poll_fn(|cx| stream.poll_connected(cx));
+        let too_late = Trouble::Connect(Failure::TimedOut.into());
+        within(lane, async { connected.await.map_err(Trouble::Connect) }, too_late).await?;
+        if !common.config.by_lane {
+            return Ok((stream, None));
+        }
+        let map = within(lane, place::ask(&stream), Trouble::NoAnswer).await?;
+        if map.lanes > common.config.connections {
+            return Err(Some(Trouble::ManyLanes(map.lanes)));
+        }
+        tries += 1;
+        if map.here == common.destination(lane.bucket, at, map.lanes) || tries > place::TRIES * map.lanes {
+            return Ok((stream, Some(map)));
+        }
+    }
+}
+
+/// What comes of it, or `too_late` after the timeout, or nothing if the run does not go on.
+async fn within<T>(
+    lane: &Lane,
+    what: impl Future<Output = Result<T, Trouble>>,
+    too_late: Trouble,
+) -> Result<T, Option<Trouble>> {
+    let (mut what, mut over) = (pin!(what), pin!(flowlane::sleep(lane.common.config.timeout)));
+    let mut too_late = Some(too_late);
     poll_fn(|cx| {
         if !goes_on(lane) {
             return Poll::Ready(Err(None));
         }
-        match stream.poll_connected(cx) {
-            Poll::Ready(connected) => Poll::Ready(connected.map_err(failed)),
-            Poll::Pending => over.as_mut().poll(cx).map(|_| Err(failed(Failure::TimedOut.into()))),
+        match what.as_mut().poll(cx) {
+            Poll::Ready(came) => Poll::Ready(came.map_err(Some)),
+            Poll::Pending => over.as_mut().poll(cx).map(|_| Err(too_late.take())),
         }
     })
-    .await?;
-    Ok(stream)
+    .await
 }
 
 /// Counts a connection that could not be opened. If the first that is heard of the target is a refusal, nobody listens there, and the run ends with it: those

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flowlane::metrics::steering::QueueSteering;
 
+use super::events::Events;
 use super::model::{
     Counts, Ended, HomePorts, Lane, Part, Phase, Rates, RequestFigures, Run, Setup, SlipVerdict, VERSION,
     rounded,
@@ -119,8 +120,8 @@ impl LaneRecord {
     }
 }
 
-/// Merges the lanes' records and evaluates them. It takes the records: a lane's histograms are freed when they have been added, so that they and
-/// the sums are not held at once.
+/// Merges the lanes' records and evaluates them. It takes the records: a lane's histograms are freed when they have been added, so that
+/// they and the sums are not held at once.
 #[must_use]
 pub fn join(about: About, mut records: Vec<LaneRecord>) -> Run {
     let lanes = lanes(&records);
@@ -131,6 +132,9 @@ pub fn join(about: About, mut records: Vec<LaneRecord>) -> Run {
             let mut histograms = Histograms::default();
             for record in records.iter_mut().filter(|r| r.pool == i) {
                 histograms.add_lane(&std::mem::take(&mut record.spectra));
+                if let Some(seen) = record.events.take() {
+                    histograms.events.get_or_insert_default().add_lane(&seen);
+                }
             }
             all.add(&histograms);
             let named = about.pools.get(i).cloned().unwrap_or_else(|| PoolAbout {
@@ -289,6 +293,10 @@ fn part(name: String, records: &[&LaneRecord], histograms: Histograms, about: &A
         tls: histograms.tls,
         first_byte: histograms.first_byte,
         slip: histograms.slip,
+        events: histograms.events.map(|events| Events {
+            rate: if seconds > 0.0 { rounded(events.events as f64 / seconds) } else { 0.0 },
+            ..*events
+        }),
         requests: Vec::new(),
         series,
         intervals,
@@ -305,6 +313,7 @@ struct Histograms {
     first_byte: Times,
     slip: Times,
     no_last_byte: bool,
+    events: Option<Box<Events>>,
 }
 
 impl Histograms {
@@ -326,6 +335,9 @@ impl Histograms {
         self.first_byte.add(&other.first_byte.0);
         self.slip.add(&other.slip.0);
         self.no_last_byte |= other.no_last_byte;
+        if let Some(events) = &other.events {
+            self.events.get_or_insert_default().add(events);
+        }
     }
 }
 

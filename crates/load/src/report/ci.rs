@@ -57,8 +57,8 @@ fn name(run: &Run) -> String {
     format!("{} {}", plain(&run.setup.command), targets.join(" ")).trim_end().to_owned()
 }
 
-/// Writes the run as a JUnit test suite (the XML that Jenkins, GitLab and others read): a test that the run was made, one that its schedule was
-/// kept, and one for each condition of `--fail`, which is passed when the condition does not hold.
+/// Writes the run as a JUnit test suite (the XML that Jenkins, GitLab and others read): a test that the run was made, one that its schedule
+/// was kept, and one for each condition of `--fail`, which is passed when the condition does not hold.
 ///
 /// # Errors
 /// Those of writing.
@@ -126,7 +126,7 @@ pub fn markdown(run: &Run, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "| {} | {mark} | {} |", cell(&case.name), cell(words))?;
     }
     writeln!(out, "\n| | p50 | p90 | p99 | p99.9 | max |\n|---|---:|---:|---:|---:|---:|")?;
-    for (name, times) in total.spectra() {
+    for (name, times) in total.all_spectra() {
         if !times.is_empty() {
             write!(out, "| {name} |")?;
             for value in [0.5, 0.9, 0.99, 0.999].map(|q| times.at(q)).into_iter().chain([times.max()]) {

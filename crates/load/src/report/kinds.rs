@@ -39,6 +39,10 @@ pub enum ErrorKind {
     Length,
     /// The answer's content fails a check: digest or substring.
     Content,
+    /// The answer has not what is to be captured from it.
+    Capture,
+    /// The answer is no stream of events, or one that ended early.
+    Events,
     /// Never answered.
     Lost,
     /// Answered, damaged.
@@ -51,7 +55,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them, in order.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Resolve,
         Self::Refused,
         Self::Unreachable,
@@ -69,6 +73,8 @@ impl ErrorKind {
         Self::Status,
         Self::Length,
         Self::Content,
+        Self::Capture,
+        Self::Events,
         Self::Lost,
         Self::Corrupt,
         Self::Local,
@@ -76,7 +82,8 @@ impl ErrorKind {
     ];
 
     /// Those of an answer that is complete and wrong: the request counts as answered as well.
-    pub const OF_ANSWERS: [Self; 3] = [Self::Status, Self::Length, Self::Content];
+    pub const OF_ANSWERS: [Self; 5] =
+        [Self::Status, Self::Length, Self::Content, Self::Capture, Self::Events];
 
     /// Its name in reports and thresholds.
     #[must_use]
@@ -99,6 +106,8 @@ impl ErrorKind {
             Self::Status => "status",
             Self::Length => "length",
             Self::Content => "content",
+            Self::Capture => "capture",
+            Self::Events => "events",
             Self::Lost => "lost",
             Self::Corrupt => "corrupt",
             Self::Local => "local",

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use flowlane::metrics::steering::QueueSteering;
 
 use super::agents::Agent;
+use super::events::Events;
 use super::kinds::ErrorKind;
 use super::periods::Period;
 use super::times::Times;
@@ -226,6 +227,9 @@ pub struct Part {
     pub last_byte: Times,
     /// From the intended to the actual send time: the generator's own lateness.
     pub slip: Times,
+    /// Server-sent events, where answers are streams of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Events>,
     /// The intervals of the run, warm-up included.
     pub series: Vec<Point>,
     /// The pool's requests.
@@ -249,6 +253,11 @@ impl Part {
             ("last byte", &self.last_byte),
             ("slip", &self.slip),
         ]
+    }
+
+    /// The same with the times of events, if there were any.
+    pub fn all_spectra(&self) -> impl Iterator<Item = (&'static str, &Times)> {
+        self.spectra().into_iter().chain(self.events.iter().flat_map(Events::spectra))
     }
 }
 
@@ -463,8 +472,8 @@ pub struct SlipVerdict {
     /// 99.9th percentile of slip, nanoseconds.
     #[serde(rename = "p99.9-ns")]
     pub p99_9_ns: u64,
-    /// How late a request may be sent: the given budget, or else the largest of 5 ms, 1 % of the median latency and a tenth of the mean time
-    /// between two requests.
+    /// How late a request may be sent: the given budget, or else the largest of 5 ms, 1 % of the median latency and a tenth of the mean
+    /// time between two requests.
     pub budget_ns: u64,
     /// Requests that were due.
     #[serde(default)]
@@ -481,8 +490,8 @@ pub struct SlipVerdict {
     pub kept: bool,
 }
 
-/// How late a request may always be sent, nanoseconds. A thread that becomes ready on a processor which another one uses, such as the server's
-/// on the same machine, waits for the end of a slice of the kernel's scheduler: up to 4 ms, the tick of a kernel with `HZ=250`.
+/// How late a request may always be sent, nanoseconds. A thread that becomes ready on a processor which another one uses, such as the
+/// server's on the same machine, waits for the end of a slice of the kernel's scheduler: up to 4 ms, the tick of a kernel with `HZ=250`.
 const LEAST_BUDGET: u64 = 5_000_000;
 
 impl SlipVerdict {

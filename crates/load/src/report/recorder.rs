@@ -12,9 +12,11 @@ use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 
 use super::counted::Counted;
+use super::events::Seen;
 use super::kinds::ErrorKind;
 use super::parts::{Parts, PhaseSpan};
 use super::periods::fine::Fine;
+use super::requests::{Line, Log, LogTo};
 use super::series::{Series, Slot};
 use super::tally::Tally;
 
@@ -108,6 +110,7 @@ pub struct LaneRecord {
     pub(super) fine_latency: Fine,
     pub(super) fine_slip: Fine,
     pub(super) parts: Parts,
+    pub(super) events: Option<Box<Seen>>,
 }
 
 /// The histograms of a recorder.
@@ -142,6 +145,8 @@ pub struct Recorder {
     measured: Tally,
     unmeasured: Tally,
     spectra: Spectra,
+    events: Option<Box<Seen>>,
+    log: Option<Box<Log>>,
     concurrency: u64,
     concurrency_max: u64,
     series: Series,
@@ -170,6 +175,8 @@ impl Recorder {
             measured: Tally::default(),
             unmeasured: Tally::default(),
             spectra: Spectra::default(),
+            events: None,
+            log: None,
             concurrency: 0,
             concurrency_max: 0,
             to: None,
@@ -181,6 +188,13 @@ impl Recorder {
     #[must_use]
     pub fn reporting_to(mut self, to: SyncSender<Snapshot>) -> Self {
         self.to = Some(to);
+        self
+    }
+
+    /// Sends a line for each request to this log, see [`super::requests::log`].
+    #[must_use]
+    pub fn logging_to(mut self, to: Option<LogTo>) -> Self {
+        self.log = to.map(|to| Box::new(Log::new(to)));
         self
     }
 
@@ -218,6 +232,26 @@ impl Recorder {
             share.answered += 1;
             share.latency(done.saturating_sub(intended));
         }
+    }
+
+    /// Logs an answer, and what was wrong with it.
+    #[inline]
+    pub fn log_answer(&mut self, request: u16, sample: &Sample, wrong: Option<ErrorKind>) {
+        if let Some(log) = &mut self.log {
+            let moments = [sample.intended, sample.sent, sample.first_byte, sample.done];
+            let at = (self.bucket, self.pool);
+            let line = Line::answered(at, request, moments, sample.code, self.span.start);
+            log.add(Line { error: wrong, ..line });
+        }
+    }
+
+    /// Logs that it failed without an answer.
+    #[cold]
+    pub fn request_lost(&mut self, request: u16, intended: u64, now: u64, kind: ErrorKind) {
+        let Some(log) = &mut self.log else { return };
+        let at = (self.bucket, self.pool);
+        let line = Line::answered(at, request, [intended, 0, 0, now], 0, self.span.start);
+        log.add(Line { error: Some(kind), times: None, ..line });
     }
 
     /// Records that it failed; in addition to [`Recorder::error`]. If it timed out at `waited_until`, the wait counts as a latency.
@@ -282,6 +316,22 @@ impl Recorder {
         }
         self.series.slot(sample.done).answered += 1;
         self.series.latency(latency);
+    }
+
+    /// Records `count` events of a stream intended at that time, which came together; the one before them at `since`, if there was one. No
+    /// event at all: the wait for the first was given up.
+    #[inline]
+    pub fn events(&mut self, intended: u64, now: u64, count: u64, since: Option<u64>) {
+        if self.counts(intended) {
+            self.events.get_or_insert_default().events(intended, now, count, since);
+        }
+    }
+
+    /// Records a stream of events that is whole.
+    pub fn stream(&mut self, intended: u64, last: u64, events: u64) {
+        if self.counts(intended) {
+            self.events.get_or_insert_default().stream(intended, last, events);
+        }
     }
 
     /// Records received bytes, of an answer or not.
@@ -416,10 +466,20 @@ impl Recorder {
     #[inline]
     pub fn tick(&mut self, now: u64) {
         self.series.slot(now);
+        self.flush(now);
         if now >= self.next_snapshot {
             self.next_snapshot = now + SNAPSHOT_EVERY;
             self.spectra.settle();
+            self.events.iter_mut().for_each(|seen| seen.settle());
             self.hand_over(now);
+        }
+    }
+
+    /// Gives the lines of the log away, and counts those for which there was no room.
+    fn flush(&mut self, now: u64) {
+        let lost = self.log.as_mut().map_or(0, |log| log.flush());
+        if lost > 0 {
+            self.tally(now).named("log-lost", lost);
         }
     }
 
@@ -451,6 +511,7 @@ impl Recorder {
     #[must_use]
     pub fn finish(mut self, now: u64) -> LaneRecord {
         self.series.slot(now);
+        self.flush(now);
         let whole = self.span.measured.start..self.span.measured.end.min(now);
         LaneRecord {
             bucket: self.bucket,
@@ -464,6 +525,7 @@ impl Recorder {
             fine_latency: self.fine_latency.finish(&whole, &self.gaps),
             fine_slip: self.fine_slip.finish(&whole, &self.gaps),
             parts: self.parts,
+            events: self.events,
         }
     }
 }

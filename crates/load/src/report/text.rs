@@ -189,6 +189,19 @@ fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
     for (name, count) in c.more.iter().filter(|(_, count)| **count > 0) {
         line(out, &plain(name), *count, "")?;
     }
+    if let Some(events) = &part.events {
+        let streams = format!("{:>13}/s in {} streams", rate(events.rate), show_count(events.streams));
+        line(out, "events", events.events, &streams)?;
+        if !events.per_stream.is_empty() {
+            let [p50, max] = [events.per_stream.at(0.5), events.per_stream.max()].map(show_count);
+            line(
+                out,
+                "  of a stream",
+                events.per_stream.mean(),
+                &format!("on average; median {p50}, at most {max}"),
+            )?;
+        }
+    }
     for (reason, count) in &run.drops {
         line(out, "dropped", *count, &plain(reason))?;
     }
@@ -243,7 +256,7 @@ fn spectra(part: &Part, open_loop: bool, out: &mut impl Write) -> io::Result<()>
         "{:<10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "", "p50", "p90", "p99", "p99.9", "p99.99", "max", "mean"
     )?;
-    for (name, times) in part.spectra() {
+    for (name, times) in part.all_spectra() {
         // A closed loop has no schedule and so no slip.
         if !times.is_empty() && (open_loop || name != "slip") {
             let cells: Vec<String> =

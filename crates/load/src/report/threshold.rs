@@ -4,7 +4,8 @@
 //! pool. Metrics are
 //!
 //! * times: percentiles of latency (`p50`, `p99.9`, any `pNN`), `mean` and `max`, and the same of other times behind their
-//!   names: `slip-p99`, `service-p99`, `connect-max`, `tls-p99`, `first-byte-p99`, `last-byte-p99`;
+//!   names: `slip-p99`, `service-p99`, `connect-max`, `tls-p99`, `first-byte-p99`, `last-byte-p99`, of streams of events
+//!   `first-event-p99` (or `ttft-p99`), `event-gap-p99` (or `itl-p99`), `last-event-p99`;
 //! * counts, as numbers or as a share: `errors` (or `failed`), any kind of error (`timeout`, `reset`, `lost`, ...), `late`, `reordered`,
 //!   `duplicates`, `strays`, `unsent`, `held-up` of what was tried; `404` or `5xx` of what was answered; `connections-failed`
 //!   of the connections that were tried; of TCP's connections `begun`, `completed`, `standing`, `unfinished`, and `resent`;
@@ -46,6 +47,9 @@ enum Kind {
     Tls,
     FirstByte,
     LastByte,
+    FirstEvent,
+    EventGap,
+    LastEvent,
 }
 
 /// Which value of a histogram.
@@ -90,7 +94,7 @@ pub struct BadThreshold {
 }
 
 /// Counts that are not kinds of errors.
-const COUNTS: [&str; 16] = [
+const COUNTS: [&str; 20] = [
     "errors",
     "failed",
     "late",
@@ -107,14 +111,24 @@ const COUNTS: [&str; 16] = [
     "syn-data",
     "syn-data-resent",
     "connections-failed",
+    "flows",
+    "flows-whole",
+    "flows-cut",
+    "steps-not-asked",
 ];
-const KINDS: [(&str, Kind); 6] = [
+const KINDS: [(&str, Kind); 11] = [
     ("slip-", Kind::Slip),
     ("service-", Kind::Service),
     ("connect-", Kind::Connect),
     ("tls-", Kind::Tls),
     ("first-byte-", Kind::FirstByte),
     ("last-byte-", Kind::LastByte),
+    ("first-event-", Kind::FirstEvent),
+    ("event-gap-", Kind::EventGap),
+    ("last-event-", Kind::LastEvent),
+    // What those call them who ask models: time to first token, inter-token latency.
+    ("ttft-", Kind::FirstEvent),
+    ("itl-", Kind::EventGap),
 ];
 
 impl fmt::Display for Threshold {
@@ -185,7 +199,7 @@ fn unknown(name: &str) -> String {
     let kinds: Vec<&str> = ErrorKind::ALL.iter().map(|k| k.name()).collect();
     format!(
         "unknown metric '{name}': pNN, mean, max (also behind slip-, service-, connect-, tls-, first-byte-, \
-         last-byte-), rate, sent-rate, connection-rate, written, read, {}, {}, a status such as 404 or 5xx",
+         last-byte-, first-event- or ttft-, event-gap- or itl-, last-event-), rate, sent-rate, connection-rate, written, read, {}, {}, a status such as 404 or 5xx",
         COUNTS.join(", "),
         kinds.join(", ")
     )
@@ -310,12 +324,12 @@ impl Threshold {
     fn of_part(&self, part: &Part) -> (bool, String) {
         match &self.metric {
             Metric::Time { of, what } => {
-                let times = times(part, *of);
-                if times.is_empty() {
+                let times = times(part, *of).filter(|times| !times.is_empty());
+                let Some(times) = times else {
                     // A latency that was not measured fails an upper limit and does not fail a lower one.
                     let fails = matches!(self.compare, Compare::Above | Compare::AtLeast);
                     return (fails, "not measured".to_owned());
-                }
+                };
                 let nanos = time(&times.0, *what);
                 (self.beyond(nanos as f64, 0), units::show_nanos(nanos))
             }
@@ -355,8 +369,9 @@ impl Threshold {
     }
 }
 
-fn times(part: &Part, kind: Kind) -> &Times {
-    match kind {
+fn times(part: &Part, kind: Kind) -> Option<&Times> {
+    let events = part.events.as_ref();
+    Some(match kind {
         Kind::Latency => &part.latency,
         Kind::Slip => &part.slip,
         Kind::Service => &part.service,
@@ -364,7 +379,10 @@ fn times(part: &Part, kind: Kind) -> &Times {
         Kind::Tls => &part.tls,
         Kind::FirstByte => &part.first_byte,
         Kind::LastByte => &part.last_byte,
-    }
+        Kind::FirstEvent => &events?.first_event,
+        Kind::EventGap => &events?.event_gap,
+        Kind::LastEvent => &events?.last_event,
+    })
 }
 
 /// A count and the whole that it is a share of.

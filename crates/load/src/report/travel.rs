@@ -228,6 +228,8 @@ impl LaneRecord {
             fine_latency,
             fine_slip,
             parts,
+            // Agents are given no load of such streams.
+            events: None,
         })
     }
 

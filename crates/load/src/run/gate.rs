@@ -14,7 +14,7 @@ const HEAD_START: u64 = 2_000_000;
 
 /// A barrier for the lanes of a run.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     stop: AtomicBool,
     pub(crate) door: Door,
     /// Number of lanes that take part.
@@ -114,7 +114,7 @@ impl Gate {
 
 /// Where the lanes of a run put their outcomes.
 #[derive(Debug)]
-pub(crate) struct Outcomes<T>(Mutex<mpsc::Sender<T>>);
+pub struct Outcomes<T>(Mutex<mpsc::Sender<T>>);
 
 impl<T> Outcomes<T> {
     /// With the other end.

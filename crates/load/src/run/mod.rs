@@ -5,13 +5,14 @@
 //!         each lane: what comes before ▸ gate ▸ what is due at its moments ▸ what is outstanding ▸ its outcome
 //! ```
 //!
-//! [`clients`] are ranges of addresses, [`flows`] those of each lane, [`timeline`] has the phases, `moments` when something is due in them,
+//! [`lanes`] runs them, [`clients`] are ranges of addresses, [`flows`] those of each lane, [`timeline`] has the phases, `moments` when something is due in them,
 //! `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, [`outcome`] the result.
 
 pub mod clients;
 pub(crate) mod door;
 pub mod flows;
 pub(crate) mod gate;
+pub mod lanes;
 pub(crate) mod moments;
 pub mod outcome;
 pub mod part;

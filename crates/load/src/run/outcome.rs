@@ -62,7 +62,7 @@ impl Account for Counts {
 
 /// Result of a lane.
 #[derive(Debug)]
-pub(crate) struct LaneOutcome<C> {
+pub struct LaneOutcome<C> {
     pub(crate) counts: C,
     /// Its record, if it started.
     pub(crate) record: Option<LaneRecord>,

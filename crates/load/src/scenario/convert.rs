@@ -1,15 +1,17 @@
 //! Conversion of a scenario file into a plan; errors have their line and column.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 
 use super::BadScenario;
 use super::file::{self, Followed, KeepAlive, Text};
+use crate::fill::{Capture, Data, Order, Template};
 use crate::http::{
-    Behaviour, Body, Checks, Directions, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, Via,
-    check,
+    Behaviour, Body, Checks, Directions, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url,
+    Version, Via, check,
 };
 use crate::run::timeline::Phase;
 use crate::units;
@@ -153,11 +155,19 @@ impl Cx<'_> {
             (None, Some(streams)) => Version::Http2 { streams: *streams.get_ref() },
             (None, None) => Version::Http1 { pipeline: 1 },
         };
-        let requests = pool.request.iter().map(|r| self.request(r)).collect::<Result<Vec<_>>>()?;
+        if let (Some(_), Some(step)) = (pool.request.first(), pool.step.first()) {
+            return self.bad(step.span(), "a pool has requests or steps, not both");
+        }
+        let written_requests = if pool.step.is_empty() { &pool.request } else { &pool.step };
+        let requests = written_requests.iter().map(|r| self.request(r)).collect::<Result<Vec<_>>>()?;
+        let data = self.data(pool, &requests, &target)?;
         let first = Target { weight: 1.0, ..target[0].clone() };
         Ok(Pool {
             targets: target,
             requests: if requests.is_empty() { vec![Request::default()] } else { requests },
+            steps: !pool.step.is_empty(),
+            cookies: pool.cookies,
+            data,
             pace,
             connections: pool.connections.as_ref().map_or(100, |c| *c.get_ref() as usize),
             burst: pool.burst.as_ref().map_or(1000, |c| *c.get_ref() as usize),
@@ -220,6 +230,35 @@ impl Cx<'_> {
             Ok(Target { url, addresses, weight: t.weight.as_ref().map_or(1.0, |w| *w.get_ref()) })
         };
         pool.target.iter().map(target).collect()
+    }
+
+    /// The file of rows. Before it is read, it is taken to have all columns that are asked for.
+    fn data(&self, pool: &file::Pool, requests: &[Request], targets: &[Target]) -> Result<Option<Arc<Data>>> {
+        let Some(written) = &pool.data else { return Ok(None) };
+        let (file, order) = match written.get_ref() {
+            file::Data::File(file) => (file, None),
+            file::Data::InOrder(data) => (&data.file, data.order.as_ref()),
+        };
+        let order = order.map_or(Ok(Order::default()), |order| order.parse());
+        let order = order.or_else(|e| self.bad(written.span(), e))?;
+        if !self.wish.resolve {
+            let captured = |name: &&str| requests.iter().flat_map(|r| &r.captures).any(|c| c.name == *name);
+            let texts = requests.iter().flat_map(Request::texts);
+            let paths = targets.iter().map(|target| target.url.path.as_str());
+            let mut names: Vec<String> = texts
+                .chain(paths)
+                .flat_map(Template::names)
+                .filter(|n| !captured(n))
+                .map(str::to_owned)
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            return Ok(Some(Data::stand_in(names).into()));
+        }
+        let path = self.path(file);
+        let data = Data::of_file(&path, order);
+        data.map(|data| Some(data.into()))
+            .or_else(|e| self.bad(written.span(), format!("{}: {e}", path.display())))
     }
 
     fn via(&self, pool: &file::Pool) -> Result<Via> {
@@ -285,7 +324,7 @@ impl Cx<'_> {
             return self.bad(written.span(), "a request has one of body, body-size and body-file");
         }
         let body = match (&request.body, &request.body_size, &request.body_file) {
-            (Some(text), ..) => Body::Bytes(text.as_bytes().into()),
+            (Some(text), ..) => Body::Text(text.as_str().into()),
             (_, Some(size), _) => Body::Generated(self.read(size, units::size)? as u64),
             (_, _, Some(file)) if self.wish.resolve => {
                 let path = self.path(file.get_ref());
@@ -309,9 +348,28 @@ impl Cx<'_> {
             body,
             checks,
             weight,
+            captures: self.captures(request)?,
+            pause: self.think(request.think.as_ref())?,
+            events: match request.events.as_ref().map(|e| (e.span(), e.get_ref())) {
+                None | Some((_, file::Events::Any(false))) => None,
+                Some((_, file::Events::Any(true))) => Some(EventStream::default()),
+                Some((span, file::Events::Ending(of))) => {
+                    Some(EventStream::ending_with(Some(&of.end)).or_else(|e| self.bad(span, e))?)
+                }
+            },
         };
         made.check().or_else(|e| self.bad(written.span(), e))?;
         Ok(made)
+    }
+
+    fn captures(&self, request: &file::Request) -> Result<Vec<Capture>> {
+        let capture = |(name, written): (&String, &toml::Spanned<file::Capture>)| {
+            let from = written.get_ref();
+            let made =
+                Capture::new(name, from.json.as_deref(), from.regex.as_deref(), from.header.as_deref());
+            made.or_else(|e| self.bad(written.span(), e))
+        };
+        request.capture.iter().map(capture).collect()
     }
 
     fn path(&self, path: &str) -> std::path::PathBuf {

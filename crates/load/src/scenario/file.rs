@@ -77,6 +77,50 @@ pub(super) struct Pool {
     pub(super) target: Vec<Target>,
     #[serde(default)]
     pub(super) request: Vec<Spanned<Request>>,
+    /// Requests one after the other, in the place of those.
+    #[serde(default)]
+    pub(super) step: Vec<Spanned<Request>>,
+    pub(super) data: Option<Spanned<Data>>,
+    #[serde(default)]
+    pub(super) cookies: bool,
+}
+
+/// A file of rows.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Data {
+    File(String),
+    InOrder(DataFile),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct DataFile {
+    pub(super) file: String,
+    pub(super) order: Option<String>,
+}
+
+/// What is captured from an answer.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Capture {
+    pub(super) json: Option<String>,
+    pub(super) regex: Option<String>,
+    pub(super) header: Option<String>,
+}
+
+/// Whether an answer is a stream of events, and how it ends.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Events {
+    Any(bool),
+    Ending(EventsEnd),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct EventsEnd {
+    pub(super) end: String,
 }
 
 /// Whether, or for how many requests, a connection is kept.
@@ -118,4 +162,9 @@ pub(super) struct Request {
     pub(super) length: Option<u64>,
     pub(super) sha256: Option<Text>,
     pub(super) contains: Option<String>,
+    /// Between its answer and the next step.
+    pub(super) think: Option<Spanned<toml::Value>>,
+    #[serde(default)]
+    pub(super) capture: BTreeMap<String, Spanned<Capture>>,
+    pub(super) events: Option<Spanned<Events>>,
 }

@@ -241,3 +241,38 @@ fn figures_of_the_command_line_stand_in_the_place_of_the_files() {
     assert_eq!(rate.apply(&mut plan).unwrap(), ["rate 5/s (closed loop)"]);
     assert_eq!(of(&plan).2, [Some(5)]);
 }
+
+#[test]
+fn flows_data_and_streams_are_understood() {
+    let dir = std::env::temp_dir().join(format!("flowlane-scenario-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("u.csv"), "name\na\n").unwrap();
+    let text = r#"
+[[pool]]
+connections = 1
+data = { file = "u.csv", order = "share" }
+target = [{ url = "http://127.0.0.1:8080/{{name}}" }]
+[[pool.step]]
+body = "{{name}}"
+think = "1s"
+capture = { a = { json = "/a" }, b = { header = "Location", regex = "x(.)" } }
+[[pool.step]]
+path = "/{{a}}/{{b}}"
+events = { end = "[DONE]" }
+[[pool]]
+target = [{ url = "http://127.0.0.1:8080/" }]
+request = [{ body = "{{{{", events = true }, { events = false }]
+"#;
+    let plan = Scenario::parse(text).unwrap().plan(&[], 3, Some(&dir));
+    std::fs::remove_dir_all(&dir).unwrap();
+    let plan = plan.unwrap();
+    let [flow, other] = &plan.pools[..] else { panic!("two pools") };
+    assert!(flow.steps && !other.steps && other.data.is_none());
+    let data = flow.data.as_ref().unwrap();
+    assert_eq!((data.order.name(), data.columns()), ("share", &["name".to_owned()][..]));
+    let names: Vec<&str> = flow.requests[0].captures.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!((names, &flow.requests[0].pause), (vec!["a", "b"], &Think::Constant(Duration::from_secs(1))));
+    let end = |request: &crate::http::Request| request.events.clone().map(|events| events.end);
+    assert_eq!(end(&flow.requests[1]), Some(Some("[DONE]".to_owned())));
+    assert_eq!((end(&other.requests[0]), end(&other.requests[1])), (Some(None), None));
+}

@@ -17,12 +17,10 @@ pub(super) const BATCH: usize = 32;
 
 /// State shared by the lanes of a run.
 #[derive(Debug)]
-pub(super) struct Common {
+pub struct Common {
     pub(super) config: TcpLoadConfig,
     pub(super) gate: Gate,
-    /// Lanes that have something to do, by bucket.
-    pub(super) takes_part: Vec<bool>,
-    /// Connections of each lane, by bucket: in all, or at once.
+    /// Connections of each lane, by bucket: in all, or at once. A lane without any does not take part.
     pub(super) connections: Vec<u64>,
     /// The phases of the run, including the opening of connections that stay.
     pub(super) phases: Vec<Phase>,
@@ -44,7 +42,7 @@ impl Common {
 
     /// The moments of a lane: lanes take turns.
     pub(super) fn moments(&self, bucket: u16, start: u64, rate: u64) -> Moments {
-        let nth = self.takes_part[..usize::from(bucket)].iter().filter(|t| **t).count() as f64;
+        let nth = self.connections[..usize::from(bucket)].iter().filter(|n| **n > 0).count() as f64;
         let all = self.gate.active as f64;
         let rng = self.config.poisson.then(|| Rng::new(self.config.seed ^ u64::from(bucket) << 48));
         Moments::new(&self.phases, start, rate as f64, 1.0 / all, nth / all, rng)

@@ -24,24 +24,21 @@ mod run;
 pub mod service;
 mod talk;
 
-use std::future::Future;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use flowlane::Endpoint;
 
 use crate::report::Snapshot;
 pub use crate::run::flows::Sources;
-use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
-use crate::run::outcome::{LaneOutcome, Outcome};
-use crate::run::shares::divide;
-use crate::run::timeline;
+use crate::run::gate::{Gate, Outcomes};
+use crate::run::lanes::{self, Kind, Lanes};
+use crate::run::outcome::LaneOutcome;
 use crate::run::timeline::Phase;
 
-use common::Common;
+pub use common::Common;
 pub use outcome::{TcpCounts, TcpOutcome};
 
 /// What connections do.
@@ -105,7 +102,7 @@ pub struct TcpLoadConfig {
     pub total: Option<u64>,
     /// Connections to open per second until all are established, in modes in which they stay.
     pub opening: u64,
-    /// The phases after that, see [`timeline::usual`]; shares other than 1 are for [`Mode::Connect`] only.
+    /// The phases after that, see [`timeline::usual`](crate::timeline::usual); shares other than 1 are for [`Mode::Connect`] only.
     pub phases: Vec<Phase>,
     /// Limit for connecting, for an answer, and for what is outstanding at the end.
     pub timeout: Duration,
@@ -164,11 +161,7 @@ struct LaneProgress {
 }
 
 /// A run.
-#[derive(Debug)]
-pub struct TcpLoad {
-    common: Arc<Common>,
-    outcomes: mpsc::Receiver<LaneOutcome<TcpCounts>>,
-}
+pub type TcpLoad = Lanes<Common>;
 
 impl TcpLoad {
     /// Prepares a run.
@@ -195,20 +188,8 @@ impl TcpLoad {
         if config.fast_open && config.mode != Mode::Connect {
             return Err(TcpLoadError::FastOpen);
         }
-        let lanes = config.sources.lanes();
-        let able: Vec<usize> = (0..lanes).filter(|l| config.sources.serves(*l)).collect();
-        let connections = match &config.sources {
-            Sources::Flows(flows) if config.mode.stays() || config.mode.is_half_open() => {
-                flows.iter().map(|f| f.len() as u64).collect()
-            }
-            _ => {
-                let mut shares = vec![0; lanes];
-                for (lane, share) in able.iter().zip(divide(config.connections as u64, able.len())) {
-                    shares[*lane] = share;
-                }
-                shares
-            }
-        };
+        let one_a_flow = config.mode.stays() || config.mode.is_half_open();
+        let connections = lanes::connections(&config.sources, config.connections, one_a_flow);
         let active = connections.iter().filter(|n| **n > 0).count();
         if active == 0 {
             return Err(TcpLoadError::NoFlows);
@@ -219,63 +200,54 @@ impl TcpLoad {
             let (name, duration) = ("opening".into(), opening);
             phases.insert(0, Phase { name, duration, from: 0.0, to: 0.0, measured: false });
         }
-        let (to, outcomes) = Outcomes::new();
-        let common = Common {
-            takes_part: connections.iter().map(|n| *n > 0).collect(),
+        Ok(Self::of(|outcomes| Common {
             timeout: config.timeout.as_nanos() as u64,
             gate: Gate::new(active),
-            progress: (0..lanes).map(|_| LaneProgress::default()).collect(),
+            progress: connections.iter().map(|_| LaneProgress::default()).collect(),
             connections,
             phases,
             config,
-            outcomes: to,
-        };
-        Ok(Self { common: Arc::new(common), outcomes })
+            outcomes,
+        }))
+    }
+}
+
+impl Kind for Common {
+    type Counts = TcpCounts;
+    type Progress = TcpProgress;
+
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
-    /// The main function of the lanes of the host that is to run it.
-    pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
-        let common = self.common.clone();
-        gate::main(move |bucket| {
-            let common = common.clone();
-            let takes_part = common.takes_part.get(usize::from(bucket)).is_some_and(|takes| *takes);
-            takes_part.then_some(async move { common.outcomes.add(run::lane(common.clone(), bucket).await) })
-        })
+    fn outcomes(&self) -> &Outcomes<LaneOutcome<TcpCounts>> {
+        &self.outcomes
     }
 
-    /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
-    pub fn stop(&self) {
-        self.common.gate.stop();
+    fn phases(&self) -> &[Phase] {
+        &self.phases
     }
 
-    /// Progress, at most 50 ms old.
-    #[must_use]
-    pub fn progress(&self) -> TcpProgress {
+    fn target(&self) -> Endpoint {
+        self.config.target
+    }
+
+    fn timeout(&self) -> Duration {
+        self.config.timeout
+    }
+
+    fn takes_part(&self, bucket: u16) -> bool {
+        self.connections.get(usize::from(bucket)).is_some_and(|n| *n > 0)
+    }
+
+    fn progress(&self) -> TcpProgress {
         let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
-            self.common.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
+            self.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
         };
         TcpProgress { answers: sum(|p| &p.answers), written: sum(|p| &p.written) }
     }
 
-    /// The phases of the run, including the opening of connections that stay.
-    #[must_use]
-    pub fn phases(&self) -> &[Phase] {
-        &self.common.phases
-    }
-
-    /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
-    pub fn wait(&self, every: Duration, mut tick: impl FnMut(TcpProgress) -> bool) -> TcpOutcome {
-        let (gate, phases) = (&self.common.gate, &self.common.phases);
-        // The run, what is outstanding at its end, and as much again for a busy machine.
-        let after = timeline::duration(phases) + self.common.config.timeout * 2 + Duration::from_secs(20);
-        let patience = Patience { before: Some(after), after };
-        let (lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, || tick(self.progress()));
-        let missing = gate.active - lanes.len();
-        let mut outcome = Outcome::merge(lanes, phases, interrupted, missing);
-        if gate.door.is_shut() {
-            let target = std::net::SocketAddr::from(self.common.config.target);
-            outcome.failure = Some(format!("nothing listens at {target}: connection refused"));
-        }
-        outcome
+    async fn lane(self: Arc<Self>, bucket: u16) -> LaneOutcome<TcpCounts> {
+        run::lane(self, bucket).await
     }
 }

@@ -8,11 +8,9 @@
 //! While they run, lanes share only a flag to stop. Each publishes its progress on its own cache lines, twenty times a second, and sends
 //! snapshots to a channel if there is one.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use flowlane::Endpoint;
@@ -21,16 +19,18 @@ use flowlane::impair::{Edges, Slots};
 mod lane;
 mod order;
 mod payload;
+mod sizes;
 mod window;
 
 use self::lane::Lane;
 pub use self::payload::MIN_PAYLOAD;
+pub use self::sizes::PayloadSizes;
 use crate::report::Snapshot;
 use crate::run::flows::Sources;
-use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
-use crate::run::outcome::{Counts, LaneOutcome, Outcome};
+use crate::run::gate::{Gate, Outcomes};
+use crate::run::lanes::{Kind, Lanes};
+use crate::run::outcome::{Counts, LaneOutcome};
 use crate::run::shares::divide;
-use crate::run::timeline;
 use crate::run::timeline::Phase;
 
 /// When datagrams are sent.
@@ -59,9 +59,11 @@ pub struct LoadConfig {
     pub flows: usize,
     /// When datagrams are sent.
     pub pace: Pace,
-    /// Payload, bytes: at least [`MIN_PAYLOAD`].
-    pub size: usize,
-    /// The phases with their share of the rate: see [`timeline::usual`].
+    /// Payloads, each at least [`MIN_PAYLOAD`].
+    pub sizes: PayloadSizes,
+    /// Datagrams that a lane sends at each of its moments, at least 1; with a rate. The moments are as much rarer.
+    pub burst: u32,
+    /// The phases with their share of the rate: see [`timeline::usual`](crate::timeline::usual).
     pub phases: Vec<Phase>,
     /// Time after which an answer is late; a datagram without an answer is lost.
     pub timeout: Duration,
@@ -93,6 +95,9 @@ pub enum LoadError {
     /// A closed loop sends when answers come.
     #[error("slots are for a rate: a window sends when answers come")]
     SlotsWithWindow,
+    /// Nothing at a moment.
+    #[error("a burst of nothing sends nothing: at least 1")]
+    NoBurst,
     /// The window is 0.
     #[error("a window of nothing sends nothing: at least 1")]
     NoWindow,
@@ -117,7 +122,7 @@ pub(crate) struct LaneProgress {
 
 /// State shared by the lanes of a run.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub struct Common {
     pub(crate) config: LoadConfig,
     /// The run id, which tells this run's datagrams from others.
     pub(crate) run: u32,
@@ -153,11 +158,7 @@ impl Common {
 }
 
 /// A run.
-#[derive(Debug)]
-pub struct Load {
-    common: Arc<Common>,
-    outcomes: mpsc::Receiver<LaneOutcome<Counts>>,
-}
+pub type Load = Lanes<Common>;
 
 impl Load {
     /// Prepares a run.
@@ -165,8 +166,12 @@ impl Load {
     /// # Errors
     /// See [`LoadError`].
     pub fn new(config: LoadConfig) -> Result<Self, LoadError> {
-        if config.size < MIN_PAYLOAD {
-            return Err(LoadError::Size(config.size));
+        let (smallest, _) = config.sizes.ends();
+        if smallest < MIN_PAYLOAD {
+            return Err(LoadError::Size(smallest));
+        }
+        if config.burst == 0 {
+            return Err(LoadError::NoBurst);
         }
         let flows: Vec<usize> = match &config.sources {
             Sources::Flows(flows) => flows.iter().map(Vec::len).collect(),
@@ -184,59 +189,65 @@ impl Load {
             Pace::Window(0) => return Err(LoadError::NoWindow),
             Pace::Window(_) | Pace::Rate { .. } => {}
         }
-        let (to, outcomes) = Outcomes::new();
-        let common = Common {
+        Ok(Self::of(|outcomes| Common {
             // Any number that the next run does not have.
             run: (config.seed ^ config.seed >> 32) as u32,
             progress: flows.iter().map(|_| LaneProgress::default()).collect(),
             flows,
             gate: Gate::new(active),
             edges: Mutex::default(),
-            outcomes: to,
+            outcomes,
             config,
-        };
-        Ok(Self { common: Arc::new(common), outcomes })
-    }
-
-    /// The main function of the lanes of the host that is to run it.
-    pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
-        let common = self.common.clone();
-        gate::main(move |bucket| {
-            let common = common.clone();
-            let takes_part = common.flows.get(usize::from(bucket)).is_some_and(|n| *n > 0);
-            takes_part.then_some(async move { common.outcomes.add(Lane::run(common.clone(), bucket).await) })
-        })
-    }
-
-    /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
-    pub fn stop(&self) {
-        self.common.stop();
-    }
-
-    /// Progress, at most 50 ms old.
-    #[must_use]
-    pub fn progress(&self) -> Progress {
-        let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
-            self.common.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
-        };
-        Progress { sent: sum(|p| &p.sent), received: sum(|p| &p.received) }
+        }))
     }
 
     /// How slots were kept, of the lanes that have ended.
     #[must_use]
     pub fn edges(&self) -> Edges {
-        self.common.edges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.kind().edges.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Kind for Common {
+    type Counts = Counts;
+    type Progress = Progress;
+
+    fn gate(&self) -> &Gate {
+        &self.gate
     }
 
-    /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
-    pub fn wait(&self, every: Duration, mut tick: impl FnMut(Progress) -> bool) -> Outcome {
-        let config = &self.common.config;
-        // Probing, the run, draining, and as much again for a busy machine.
-        let after = timeline::duration(&config.phases) + config.timeout * 2 + Duration::from_secs(20);
-        let patience = Patience { before: Some(after), after };
-        let gate = &self.common.gate;
-        let (lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, || tick(self.progress()));
-        let missing = gate.active - lanes.len();
-        Outcome::merge(lanes, &config.phases, interrupted, missing)
+    fn outcomes(&self) -> &Outcomes<LaneOutcome<Counts>> {
+        &self.outcomes
+    }
+
+    fn phases(&self) -> &[Phase] {
+        &self.config.phases
+    }
+
+    fn target(&self) -> Endpoint {
+        self.config.target
+    }
+
+    fn refusal() -> &'static str {
+        "the port is unreachable"
+    }
+
+    fn timeout(&self) -> Duration {
+        self.config.timeout
+    }
+
+    fn takes_part(&self, bucket: u16) -> bool {
+        self.flows.get(usize::from(bucket)).is_some_and(|n| *n > 0)
+    }
+
+    fn progress(&self) -> Progress {
+        let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
+            self.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
+        };
+        Progress { sent: sum(|p| &p.sent), received: sum(|p| &p.received) }
+    }
+
+    async fn lane(self: Arc<Self>, bucket: u16) -> LaneOutcome<Counts> {
+        Lane::run(self, bucket).await
     }
 }

@@ -60,10 +60,11 @@ impl Header {
         payload[32..36].copy_from_slice(&self.check().to_le_bytes());
     }
 
-    /// Parses the front of a payload. `long` is its length and `len` the expected one, bytes; `run` is the expected run id.
+    /// Parses the front of a payload. `long` is its length, bytes, and `len` gives the expected one of a flow's datagram by its number; `run` is the
+    /// expected run id.
     #[inline]
     #[must_use]
-    pub(super) fn read(payload: &[u8], long: usize, run: u32, len: usize) -> Parsed {
+    pub(super) fn read(payload: &[u8], long: usize, run: u32, len: impl Fn(u32, u64) -> usize) -> Parsed {
         if payload.len() < MIN_PAYLOAD {
             return Parsed::Stray;
         }
@@ -78,7 +79,7 @@ impl Header {
         let magic = half(payload, 0) == MAGIC;
         let sound = half(payload, 32) == header.check();
         match (magic, header.run == run, sound) {
-            (true, true, true) if long == len => Parsed::Ours(header),
+            (true, true, true) if long == len(header.flow, header.sequence) => Parsed::Ours(header),
             // Two of the three signs of our datagram are right, or it was truncated.
             (true, true, _) | (false, true, true) => Parsed::Corrupt,
             (true, false, false) => Parsed::Corrupt,
@@ -122,11 +123,11 @@ mod tests {
     fn what_is_written_is_read() {
         let mut payload = template(100);
         HEADER.write(&mut payload);
-        assert_eq!(Header::read(&payload, 100, 7, 100), Parsed::Ours(HEADER));
-        assert_eq!(Header::read(&payload[..50], 100, 7, 100), Parsed::Ours(HEADER));
-        assert_eq!(Header::read(&payload, 100, 8, 100), Parsed::Stray);
-        assert_eq!(Header::read(&payload, 100, 7, 101), Parsed::Corrupt);
-        assert_eq!(Header::read(&payload[..MIN_PAYLOAD - 1], 100, 7, 100), Parsed::Stray);
+        assert_eq!(Header::read(&payload, 100, 7, |_, _| 100), Parsed::Ours(HEADER));
+        assert_eq!(Header::read(&payload[..50], 100, 7, |_, _| 100), Parsed::Ours(HEADER));
+        assert_eq!(Header::read(&payload, 100, 8, |_, _| 100), Parsed::Stray);
+        assert_eq!(Header::read(&payload, 100, 7, |_, _| 101), Parsed::Corrupt);
+        assert_eq!(Header::read(&payload[..MIN_PAYLOAD - 1], 100, 7, |_, _| 100), Parsed::Stray);
     }
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
         HEADER.write(&mut payload);
         for bit in 0..MIN_PAYLOAD * 8 {
             payload[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::read(&payload, 64, 7, 64), Parsed::Corrupt, "bit {bit}");
+            assert_eq!(Header::read(&payload, 64, 7, |_, _| 64), Parsed::Corrupt, "bit {bit}");
             payload[bit / 8] ^= 1 << (bit % 8);
         }
     }

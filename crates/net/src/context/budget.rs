@@ -32,6 +32,12 @@ pub(crate) fn spend(bytes: usize) {
     LEFT.set(LEFT.get().saturating_sub(1 + u32::try_from(bytes / BYTES).unwrap_or(u32::MAX - 1)));
 }
 
+/// Operations are counted that moved few bytes each.
+#[inline]
+pub(crate) fn spend_operations(operations: usize) {
+    LEFT.set(LEFT.get().saturating_sub(u32::try_from(operations).unwrap_or(u32::MAX)));
+}
+
 /// Ready if the task may go on; if not, it is woken for the next turn.
 #[inline]
 pub(crate) fn poll(cx: &Context<'_>) -> Poll<()> {

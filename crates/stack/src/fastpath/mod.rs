@@ -5,7 +5,10 @@
 //! stays readable.
 
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod udp;
+mod udp_output;
 
 pub(crate) use tcp::may_be_segment;
-pub(crate) use udp::Datagrams;
+pub(crate) use udp::{Datagrams, Run};

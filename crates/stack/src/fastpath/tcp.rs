@@ -54,7 +54,8 @@ impl Ip {
             && (IPV4..=len - ETHERNET).contains(&total)
             && (1..224).contains(&src[0])
             && src[0] != 127
-            && interface.destination(IpAddr::from(dst)) == Destination::Unicast
+            && (interface.fast == Some(u32::from_be_bytes(dst))
+                || interface.destination(IpAddr::from(dst)) == Destination::Unicast)
             && !interface.is_no_source_v4(u32::from_be_bytes(src))
             && Sum::EMPTY.add_header(&ip).is_intact();
         if !usual {

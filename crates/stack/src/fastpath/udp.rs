@@ -2,7 +2,10 @@
 //! for an address and a socket of ours, with correct checksums.
 //!
 //! One check of the first 42 bytes finds whether a frame is of that kind. Any other frame takes the slow path unchanged. Drops, counters
-//! and answers are the same on both paths. On output the three headers are written at once if the next hop is the one used last.
+//! and answers are the same on both paths. The way out is in [`udp_output`](super::udp_output).
+//!
+//! The payload is added up once: the sum that the checksum was verified with stays with the datagram, so that an answer with the same
+//! payload need not add it up again.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -12,13 +15,13 @@ use crate::address::Endpoint;
 use crate::ip::Ip;
 use crate::packet::Offload;
 use crate::path_mtu::PathMtus;
-use crate::time::Time;
-use crate::udp::{Datagram, Udp, UdpHandle};
-use crate::wire::udp::{intact, nonzero};
+use crate::stats::LaneStats;
+use crate::udp::{Datagram, Udp};
 use crate::wire::{IpProtocol, Sum};
 
 /// Ethernet, IPv4 without options, UDP.
-const HEADERS: usize = 14 + 20 + 8;
+pub(super) const HEADERS: usize = 14 + 20 + 8;
+
 #[inline(always)]
 fn be16(h: &[u8; HEADERS], at: usize) -> u16 {
     u16::from_be_bytes([h[at], h[at + 1]])
@@ -29,6 +32,14 @@ fn be32(h: &[u8; HEADERS], at: usize) -> u32 {
     u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]])
 }
 
+/// A header of constant length within the others.
+#[inline(always)]
+fn part<const N: usize>(h: &[u8; HEADERS], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&h[at..at + N]);
+    part
+}
+
 /// The pieces of a lane that datagrams of the usual kind pass.
 pub(crate) struct Datagrams<'a> {
     pub(crate) ip: &'a mut Ip,
@@ -37,157 +48,139 @@ pub(crate) struct Datagrams<'a> {
     pub(crate) offload: Offload,
 }
 
+/// What datagrams of a burst have in common, and what is counted of them until its end.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// The socket of the datagram before, by slot. One whose headers differ from its headers in lengths, identifier and checksums at most need not
+    /// be judged again.
+    slot: Option<u32>,
+    link: u8,
+    datagrams: u64,
+    /// Ethernet header, version and type of service.
+    start: [u64; 2],
+    /// Where a fragment lies, time to live and protocol; source, destination; ports.
+    middle: u32,
+    ends: [u32; 2],
+    ports: u32,
+    bytes: u64,
+}
+
+impl Run {
+    /// Whether these headers differ from the ones before in lengths, identifier and checksums at most.
+    #[inline(always)]
+    fn goes_on(&self, h: &[u8; HEADERS]) -> bool {
+        let start = (u64::from_ne_bytes(part(h, 0)) ^ self.start[0])
+            | (u64::from_ne_bytes(part(h, 8)) ^ self.start[1]);
+        let rest = (u32::from_ne_bytes(part(h, 20)) ^ self.middle)
+            | (u32::from_ne_bytes(part(h, 26)) ^ self.ends[0])
+            | (u32::from_ne_bytes(part(h, 30)) ^ self.ends[1])
+            | (u32::from_ne_bytes(part(h, 34)) ^ self.ports);
+        start | u64::from(rest) == 0
+    }
+
+    /// The next datagram is not of the same kind as the one before.
+    #[inline]
+    pub(crate) fn interrupt(&mut self) {
+        self.slot = None;
+    }
+
+    /// The burst is over: its datagrams are counted.
+    #[inline(always)]
+    pub(crate) fn end(self, stats: &mut LaneStats) {
+        stats.ethernet.received += self.datagrams;
+        stats.ethernet.received_bytes += self.bytes;
+        stats.ip.received += self.datagrams;
+        stats.ip.delivered += self.datagrams;
+        stats.udp.received += self.datagrams;
+        stats.udp.delivered += self.datagrams;
+    }
+}
+
 impl Datagrams<'_> {
     /// Delivers a datagram of the usual kind; gives any other frame back.
-    #[inline]
-    pub(crate) fn fast_input(self, mut frame: Frame) -> Result<(), Frame> {
+    #[inline(always)]
+    pub(crate) fn fast_input(self, mut frame: Frame, run: &mut Run) -> Result<(), Frame> {
         let meta = frame.meta();
         let link = meta.interface;
-        let plain = meta.vlan.is_none() && !frame.is_chained();
-        let trusted = meta.checksum != Checksum::InPacket;
-        let len = frame.len();
-        let (Some(interface), Some(h)) =
-            (self.ip.interfaces.get(usize::from(link)), frame.data().first_chunk::<HEADERS>())
-        else {
-            return Err(frame);
-        };
-        let (total, udp_len) = (usize::from(be16(h, 16)), usize::from(be16(h, 38)));
-        let (src, dst) = (be32(h, 26), be32(h, 30));
-        let usual = plain
-            && h[0..6] == interface.config.mac.0
-            && be32(h, 12) >> 8 == 0x08_0045
-            && be16(h, 20) & 0x3fff == 0
-            && h[23] == IpProtocol::UDP.0
-            && interface.fast == Some(dst)
-            && total + 14 == len
-            && udp_len + 20 == total
-            && udp_len >= 8
-            && be16(h, 40) != 0
-            && (1..224).contains(&h[26])
-            && h[26] != 127
-            && (self.ip.tunnels.is_empty()
-                || !self.ip.tunnels.takes_port(be16(h, 36), IpAddr::V4(dst.into())))
-            && !interface.is_no_source_v4(src);
-        if !usual {
+        if meta.vlan.is_some() || frame.is_chained() {
             return Err(frame);
         }
-        let (src, dst) = (Ipv4Addr::from(src), Ipv4Addr::from(dst));
-        let (sport, dport) = (be16(h, 34), be16(h, 36));
-        let mut ip = [0; 20];
-        ip.copy_from_slice(&h[14..34]);
-        let sound = Sum::EMPTY.add_header(&ip).is_intact()
-            && (trusted
-                || intact(Sum::pseudo_v4(src, dst, IpProtocol::UDP, udp_len as u16), &frame.data()[34..]));
-        let slot = if sound { self.udp.lookup_v4(dst, dport, src, sport) } else { None };
-        let Some(slot) = slot.filter(|slot| self.udp.takes(*slot)) else { return Err(frame) };
-        let stats = &mut self.ip.stats;
-        stats.ethernet.received += 1;
-        stats.ethernet.received_bytes += len as u64;
-        stats.ip.received += 1;
-        stats.ip.delivered += 1;
-        stats.udp.received += 1;
-        let traffic_class = ip[1];
+        let trusted = meta.checksum != Checksum::InPacket;
+        let len = frame.len();
+        let Some((h, payload)) = frame.data().split_first_chunk::<HEADERS>() else { return Err(frame) };
+        let slot = match run.slot {
+            Some(slot) if run.goes_on(h) && link == run.link => slot,
+            _ => match begin_run(self.ip, self.udp, h, link, run) {
+                Some(slot) => slot,
+                None => return Err(frame),
+            },
+        };
+        let (total, udp_len) = (usize::from(be16(h, 16)), usize::from(be16(h, 38)));
+        if total + 14 != len || udp_len + 20 != total || udp_len < 8 || be16(h, 40) == 0 {
+            return Err(frame);
+        }
+        let (src, dst) = (Ipv4Addr::from(part::<4>(h, 26)), Ipv4Addr::from(part::<4>(h, 30)));
+        let ip: [u8; 20] = part(h, 14);
+        if !Sum::EMPTY.add_header(&ip).is_intact() {
+            return Err(frame);
+        }
+        // The payload is added up on its own, where that is to be done: its sum is kept.
+        let mut sum = 0;
+        if !trusted {
+            let header: [u8; 8] = part(h, 34);
+            let pseudo = Sum::pseudo_v4(src, dst, IpProtocol::UDP, udp_len as u16);
+            let of_payload = Sum::EMPTY.add_bytes(payload);
+            if !pseudo.add_header(&header).combine(of_payload, 0).is_intact() {
+                return Err(frame);
+            }
+            sum = of_payload.kept();
+        }
+        let (sport, dport, traffic_class) = (be16(h, 34), be16(h, 36), ip[1]);
+        let Some(place) = self.udp.place(slot) else { return Err(frame) };
+        run.datagrams += 1;
+        run.bytes += len as u64;
         // The headers were read from these bytes.
         let _ = frame.trim_front(HEADERS);
-        let datagram = Datagram {
+        place.put(Datagram {
             frame,
             source: Endpoint::new(IpAddr::V4(src), sport),
             destination: Endpoint::new(IpAddr::V4(dst), dport),
             traffic_class,
             interface: link,
-        };
-        self.udp.deliver(slot, datagram, stats);
-        Ok(())
-    }
-
-    /// Answers a datagram in its own frame over the next hop used last; gives it back if that does not fit.
-    #[inline]
-    pub(crate) fn fast_reply(self, now: Time, handle: UdpHandle, datagram: Datagram) -> Result<(), Datagram> {
-        let (IpAddr::V4(src), IpAddr::V4(dst)) = (datagram.destination.ip, datagram.source.ip) else {
-            return Err(datagram);
-        };
-        let (sport, dport) = (datagram.destination.port, datagram.source.port);
-        let ends = (src, sport, dst, dport);
-        let Datagram { frame, source, destination, traffic_class, interface } = datagram;
-        let Datagrams { ip, udp, paths, offload } = self;
-        let out = Datagrams { ip: &mut *ip, udp, paths, offload };
-        match out.fast_output(now, handle, frame, ends) {
-            Ok(()) => {
-                ip.stats.udp.sent_on_original += 1;
-                Ok(())
-            }
-            Err(frame) => Err(Datagram { frame, source, destination, traffic_class, interface }),
-        }
-    }
-
-    /// Sends a payload over the next hop used last; gives it back if that is another, or anything else is unusual.
-    #[inline]
-    pub(crate) fn fast_output(
-        self,
-        now: Time,
-        handle: UdpHandle,
-        mut frame: Frame,
-        (src, sport, dst, dport): (Ipv4Addr, u16, Ipv4Addr, u16),
-    ) -> Result<(), Frame> {
-        let Some(hop) = self.ip.last_hop.filter(|hop| hop.is_granted(now)) else { return Err(frame) };
-        let interface = &self.ip.interfaces[usize::from(hop.interface)];
-        let len = frame.len();
-        let total = len + 28;
-        let usual = interface.fast == Some(u32::from(src))
-            && self.ip.routes.leads_to(dst, hop.interface, hop.address)
-            && total <= usize::from(interface.config.mtu)
-            && !frame.is_chained()
-            && self.ip.has_room(hop.interface)
-            && (self.paths.is_empty() || self.paths.get(dst.into()).is_none())
-            && self.udp.is_open(handle);
-        if !usual {
-            return Err(frame);
-        }
-        let udp_len = (len + 8) as u16;
-        let pseudo = Sum::pseudo_v4(src, dst, IpProtocol::UDP, udp_len);
-        let (checksum, state) = if self.offload.checksum {
-            (pseudo.fold(), Checksum::Partial)
-        } else {
-            let ports = u32::from(sport) << 16 | u32::from(dport);
-            let sum = pseudo.add_u32(ports).add_u16(udp_len).add_bytes(frame.data());
-            (nonzero(sum.finish()), Checksum::InPacket)
-        };
-        let from = interface.config.mac;
-        let meta = frame.meta_mut();
-        meta.interface = hop.interface;
-        meta.vlan = None;
-        meta.checksum = state;
-        let Some(room) = frame.push_front(HEADERS).and_then(|b| b.first_chunk_mut::<HEADERS>()) else {
-            return Err(frame);
-        };
-        room[0..6].copy_from_slice(&hop.mac.0);
-        room[6..12].copy_from_slice(&from.0);
-        room[12..34].copy_from_slice(&ipv4(total as u16, src, dst));
-        room[34..36].copy_from_slice(&sport.to_be_bytes());
-        room[36..38].copy_from_slice(&dport.to_be_bytes());
-        room[38..40].copy_from_slice(&udp_len.to_be_bytes());
-        room[40..42].copy_from_slice(&checksum.to_be_bytes());
-        self.udp.count_sent(handle);
-        let stats = &mut self.ip.stats;
-        stats.udp.sent += 1;
-        stats.ip.sent += 1;
-        self.ip.queue(frame);
+            sum,
+        });
         Ok(())
     }
 }
 
-/// EtherType and IPv4 header of a datagram that is never fragmented (so without identifier, RFC 6864), TTL 64.
+/// The socket for a datagram with headers of the usual kind, which are those of a run from now on. Not inlined, so that what is kept of the run stays
+/// in memory, where it is compared.
+#[inline(never)]
+fn begin_run(ip: &Ip, udp: &Udp, h: &[u8; HEADERS], link: u8, run: &mut Run) -> Option<u32> {
+    let slot = socket_of(ip, udp, h, link)?;
+    (run.slot, run.link) = (Some(slot), link);
+    run.start = [u64::from_ne_bytes(part(h, 0)), u64::from_ne_bytes(part(h, 8))];
+    run.ends = [u32::from_ne_bytes(part(h, 26)), u32::from_ne_bytes(part(h, 30))];
+    (run.middle, run.ports) = (u32::from_ne_bytes(part(h, 20)), u32::from_ne_bytes(part(h, 34)));
+    Some(slot)
+}
+
+/// The socket for a datagram with headers of the usual kind. Lengths and checksums are not looked at.
 #[inline(always)]
-fn ipv4(total: u16, src: Ipv4Addr, dst: Ipv4Addr) -> [u8; 22] {
-    let (s, d) = (u32::from(src), u32::from(dst));
-    let sum =
-        0x4500u32 + 0x4000 + 0x4011 + u32::from(total) + (s >> 16) + (s & 0xffff) + (d >> 16) + (d & 0xffff);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    let mut h = [0x08, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    h[4..6].copy_from_slice(&total.to_be_bytes());
-    h[12..14].copy_from_slice(&checksum.to_be_bytes());
-    h[14..18].copy_from_slice(&src.octets());
-    h[18..22].copy_from_slice(&dst.octets());
-    h
+fn socket_of(ip: &Ip, udp: &Udp, h: &[u8; HEADERS], link: u8) -> Option<u32> {
+    let interface = ip.interfaces.get(usize::from(link))?;
+    let (src, dst) = (be32(h, 26), be32(h, 30));
+    let usual = h[0..6] == interface.config.mac.0
+        && be32(h, 12) >> 8 == 0x08_0045
+        && be16(h, 20) & 0x3fff == 0
+        && h[23] == IpProtocol::UDP.0
+        && interface.fast == Some(dst)
+        && (1..224).contains(&h[26])
+        && h[26] != 127
+        && (ip.tunnels.is_empty() || !ip.tunnels.takes_port(be16(h, 36), IpAddr::V4(dst.into())))
+        && !interface.is_no_source_v4(src);
+    if !usual {
+        return None;
+    }
+    udp.lookup_v4(dst.into(), be16(h, 36), src.into(), be16(h, 34))
 }

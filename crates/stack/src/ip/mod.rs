@@ -18,6 +18,7 @@ mod icmp;
 mod icmp_v4;
 mod icmp_v6;
 mod limit;
+mod line;
 mod membership;
 mod mtu;
 mod multicast;
@@ -36,6 +37,7 @@ pub use output::SendError;
 pub use routers::RouterNews;
 
 pub(crate) use fragment_output::longest_payload;
+pub(crate) use line::Line;
 pub(crate) use next_hop::NextHop;
 
 use core::net::{IpAddr, Ipv6Addr};

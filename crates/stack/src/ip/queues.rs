@@ -12,6 +12,7 @@ use flowlane_sys::frame::Frame;
 
 use super::Ip;
 use super::routers::Routers;
+use crate::queue::append_all;
 use crate::route::Routes;
 use crate::tunnel::{MAX_LEVEL, Tunnels};
 
@@ -71,6 +72,14 @@ impl Queues {
         self.len += 1;
     }
 
+    /// The queue of an interface, and the number of frames in all: who puts one in counts it. Not while what is put in is
+    /// [watched](Queues::watch).
+    #[inline(always)]
+    pub(super) fn queue_of(&mut self, interface: u8) -> Option<(&mut VecDeque<Frame>, &mut usize)> {
+        debug_assert_eq!(self.watch, Watch::Off);
+        Some((self.each.get_mut(usize::from(interface))?, &mut self.len))
+    }
+
     /// Takes note of where the next frame goes, for [`Queues::pop_watched`].
     #[inline]
     pub(super) fn watch(&mut self) {
@@ -121,7 +130,11 @@ impl Queues {
             return into.len() - before;
         };
         let n = only.len().min(max);
-        into.extend(only.drain(..n));
+        if n == only.len() {
+            append_all(only, into);
+        } else {
+            into.extend(only.drain(..n));
+        }
         self.len -= n;
         n
     }

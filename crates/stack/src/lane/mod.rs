@@ -33,7 +33,7 @@ use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
 use crate::datagram_flows::DatagramFlows;
-use crate::fastpath::{Datagrams, may_be_segment};
+use crate::fastpath::{Datagrams, Run, may_be_segment};
 use crate::interface::InterfaceConfig;
 use crate::ip::{Inbound, Ip, IpConfig, LaneEvent, SendError};
 use crate::packet::{Cx, IcmpError, IcmpErrorKind, IpInput, Offload};
@@ -240,24 +240,45 @@ impl Lane {
     }
 
     /// Takes in a frame from a link of the host or from another lane.
-    #[inline]
+    #[inline(always)]
     pub fn input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
         if self.counts_frames {
             self.count_received(now, &frame, class);
         }
         let frame = match class {
             Class::Ethernet | Class::InnerEthernet if may_be_segment(&frame) => {
-                match self.ip.fast_segment(frame) {
-                    Ok(packet) => return self.tcp_input(now, frames, packet),
-                    Err(frame) => frame,
-                }
+                return self.segment_input(now, frames, frame, class);
             }
-            Class::Ethernet | Class::InnerEthernet => match self.datagrams().fast_input(frame) {
+            Class::Ethernet | Class::InnerEthernet => match self.datagram_input(frame) {
                 Ok(()) => return,
                 Err(frame) => frame,
             },
             Class::IpDirect | Class::InnerIp => frame,
         };
+        self.slow_input(now, frames, frame, class);
+    }
+
+    /// Delivers a datagram of the usual kind; gives any other frame back.
+    #[inline(never)]
+    fn datagram_input(&mut self, frame: Frame) -> Result<(), Frame> {
+        let mut run = Run::default();
+        self.datagrams().fast_input(frame, &mut run)?;
+        run.end(&mut self.ip.stats);
+        Ok(())
+    }
+
+    /// Takes in what looks like a segment of TCP.
+    #[inline(never)]
+    fn segment_input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
+        match self.ip.fast_segment(frame) {
+            Ok(packet) => self.tcp_input(now, frames, packet),
+            Err(frame) => self.slow_input(now, frames, frame, class),
+        }
+    }
+
+    /// Takes in a frame of any kind.
+    #[inline(never)]
+    fn slow_input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         let inbound = match class {
             Class::Ethernet | Class::InnerEthernet => self.ip.input(&mut cx, frame),
@@ -276,11 +297,38 @@ impl Lane {
 
     /// As [`Lane::input`], for a frame of a burst, which [`Lane::end_burst`] ends. Until then TCP may hold segments, to join those of one
     /// flow. In between no other calls than for frames are allowed.
-    #[inline]
+    #[inline(always)]
     pub fn input_in_burst(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
         self.in_burst = true;
         self.input(now, frames, frame, class);
         self.in_burst = false;
+    }
+
+    /// As [`Lane::input_in_burst`] of each frame, from a link of the host. What is the same for datagrams of one flow that follow one another
+    /// is looked at once.
+    // A function of its own, whose loop has all registers for itself.
+    #[inline(never)]
+    pub fn input_burst(&mut self, now: Time, frames: &Pool, burst: impl Iterator<Item = Frame>) {
+        let mut run = Run::default();
+        let counts = self.counts_frames;
+        for frame in burst {
+            if counts {
+                self.count_received(now, &frame, Class::Ethernet);
+            }
+            let frame = if may_be_segment(&frame) {
+                frame
+            } else {
+                match self.datagrams().fast_input(frame, &mut run) {
+                    Ok(()) => continue,
+                    Err(frame) => frame,
+                }
+            };
+            run.interrupt();
+            self.in_burst = true;
+            self.segment_input(now, frames, frame, Class::Ethernet);
+            self.in_burst = false;
+        }
+        run.end(&mut self.ip.stats);
     }
 
     /// Handles what was held of a burst. Without effect, and cheap, if nothing was.

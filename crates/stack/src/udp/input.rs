@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use flowlane_sys::frame::{Checksum, Frame};
 
+use super::socket::Socket;
 use super::{Datagram, Udp};
 use crate::address::Endpoint;
 use crate::chain;
@@ -19,6 +20,27 @@ pub(crate) enum Outcome {
     Done,
     /// No socket has the port: to be answered by an ICMP error.
     Unreachable(IpInput),
+}
+
+/// Where a datagram that has come is put.
+pub(crate) struct Place<'a> {
+    socket: &'a mut Socket,
+    /// Datagrams in all sockets of the lane.
+    queued: &'a mut usize,
+}
+
+impl Place<'_> {
+    /// Puts the datagram there, and wakes the task that waits for it.
+    #[inline(always)]
+    pub(crate) fn put(self, datagram: Datagram) {
+        let meta = datagram.frame.meta();
+        self.socket.hash = meta.hash;
+        self.socket.hash_type = meta.hash_type;
+        self.socket.received += 1;
+        *self.queued += 1;
+        self.socket.queue.push_back(datagram);
+        self.socket.wake();
+    }
 }
 
 impl Udp {
@@ -38,39 +60,27 @@ impl Udp {
             stats.udp.no_socket += 1;
             return Outcome::Unreachable(packet);
         };
-        if !self.takes(slot) {
+        let Some(place) = self.place(slot) else {
             self.sockets[slot as usize].dropped += 1;
             stats.udp.full_socket += 1;
             stats.drops.count(DropReason::UdpSocketFull);
             return Outcome::Done;
-        }
+        };
         let mut frame = packet.frame;
         // The header was parsed from these bytes, so they are there.
         let _ = frame.trim_front(HEADER_LEN);
         let (traffic_class, interface) = (packet.ip.traffic_class, packet.ip.interface);
-        self.deliver(slot, Datagram { frame, source, destination, traffic_class, interface }, stats);
+        stats.udp.delivered += 1;
+        place.put(Datagram { frame, source, destination, traffic_class, interface, sum: 0 });
         Outcome::Done
     }
 
-    /// Whether a socket and the lane have room for another datagram.
-    #[inline]
-    pub(crate) fn takes(&self, slot: u32) -> bool {
-        let socket = &self.sockets[slot as usize];
-        socket.queue.len() < socket.limit as usize && self.queued < self.config.lane_queue
-    }
-
-    /// Puts a datagram into a socket's queue, which has room, and wakes the task that waits for it.
-    #[inline]
-    pub(crate) fn deliver(&mut self, slot: u32, datagram: Datagram, stats: &mut LaneStats) {
+    /// A place for another datagram in a socket's queue, if the socket and the lane have room.
+    #[inline(always)]
+    pub(crate) fn place(&mut self, slot: u32) -> Option<Place<'_>> {
         let socket = &mut self.sockets[slot as usize];
-        let meta = datagram.frame.meta();
-        socket.hash = meta.hash;
-        socket.hash_type = meta.hash_type;
-        socket.received += 1;
-        stats.udp.delivered += 1;
-        self.queued += 1;
-        socket.queue.push_back(datagram);
-        socket.wake();
+        let room = socket.queue.len() < socket.limit as usize && self.queued < self.config.lane_queue;
+        room.then_some(Place { socket, queued: &mut self.queued })
     }
 
     /// Header, length and checksum.

@@ -107,13 +107,18 @@ pub struct Datagram {
     pub traffic_class: u8,
     /// Interface of the host that received it.
     pub interface: u8,
+    /// Sum of the payload ([`Sum::kept`](crate::wire::Sum)), as long as it is known, which is until somebody gets the payload to change it; 0
+    /// if not.
+    pub(crate) sum: u32,
 }
+
+const _: () = assert!(size_of::<Datagram>() <= 64);
 
 impl Datagram {
     /// A datagram from another source than a lane's UDP: its payload is the whole frame.
     #[must_use]
     pub fn new(frame: Frame, source: Endpoint, destination: Endpoint) -> Self {
-        Self { frame, source, destination, traffic_class: 0, interface: 0 }
+        Self { frame, source, destination, traffic_class: 0, interface: 0, sum: 0 }
     }
 
     /// The frame, its data the payload, with the others of its chain.
@@ -124,6 +129,7 @@ impl Datagram {
 
     /// The frame, to change what is known of it.
     pub fn frame_mut(&mut self) -> &mut Frame {
+        self.sum = 0;
         &mut self.frame
     }
 
@@ -170,11 +176,13 @@ impl Datagram {
     #[inline]
     #[must_use]
     pub fn payload_mut(&mut self) -> &mut [u8] {
+        self.sum = 0;
         self.frame.data_mut()
     }
 
     /// Shortens the payload to `len` bytes.
     pub fn truncate(&mut self, len: usize) {
+        self.sum = 0;
         self.frame.truncate_chain(len);
     }
 

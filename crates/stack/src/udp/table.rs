@@ -50,6 +50,11 @@ impl Quick {
         }
     }
 
+    fn find(&self, addresses: u64, ports: u32) -> Option<u32> {
+        let hash = Self::hash(self.seeds, addresses, ports);
+        self.connected.find(hash, |e| e.0 == addresses && e.1 == ports).map(|e| e.2)
+    }
+
     fn insert(&mut self, key: &Key, slot: u32) {
         if let Some((addresses, ports)) = Self::connected_key(key) {
             let seeds = self.seeds;
@@ -130,14 +135,13 @@ impl Table {
     }
 
     /// The socket for a datagram over IPv4: `None` also when only the table of all can tell.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lookup_v4(&self, local: Ipv4Addr, lport: u16, remote: Ipv4Addr, rport: u16) -> Option<u32> {
         if !self.quick.connected.is_empty() {
             let addresses = u64::from(u32::from(local)) << 32 | u64::from(u32::from(remote));
             let ports = u32::from(lport) << 16 | u32::from(rport);
-            let hash = Quick::hash(self.quick.seeds, addresses, ports);
-            if let Some(found) = self.quick.connected.find(hash, |e| e.0 == addresses && e.1 == ports) {
-                return Some(found.2);
+            if let Some(found) = self.quick.find(addresses, ports) {
+                return Some(found);
             }
         }
         if self.counts[Kind::ConnectedWildcard as usize] + self.counts[Kind::Bound as usize] > 0 {

@@ -104,6 +104,18 @@ impl Sum {
         u16::from_be(self.fold_ne())
     }
 
+    /// The sum in 32 bits, as this machine stores it, to be kept and [added](Sum::add_kept) later. Zero only if all is.
+    #[inline(always)]
+    pub(crate) fn kept(self) -> u32 {
+        (self.0.wrapping_add(self.0.rotate_left(32)) >> 32) as u32
+    }
+
+    /// Adds a sum that was [kept](Sum::kept).
+    #[inline(always)]
+    pub(crate) fn add_kept(self, kept: u32) -> Sum {
+        Sum(add(self.0, u64::from(kept)))
+    }
+
     /// The checksum: the complement of the sum, in host order.
     #[inline]
     #[must_use]

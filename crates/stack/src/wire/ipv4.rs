@@ -182,7 +182,7 @@ impl Ipv4Header {
     ///
     /// # Panics
     /// If `packet` is shorter than [`header_len`](Ipv4Header::header_len).
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, packet: &mut [u8]) -> usize {
         if self.options.router_alert {
             return self.emit_with_alert(packet);

@@ -33,6 +33,42 @@ pub fn descriptors(wanted: u64) -> io::Result<u64> {
     Ok(if within > current && set(within, hard) { within } else { current })
 }
 
+/// Limits of this process: what is in force, and to what it may be raised without privilege. [`u64::MAX`]: without end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// What is in force.
+    pub soft: u64,
+    /// How far it may be raised.
+    pub hard: u64,
+}
+
+/// The limit of open descriptors.
+///
+/// # Errors
+/// It cannot be read.
+pub fn open_files() -> io::Result<Limit> {
+    // SAFETY: the kernel writes one structure.
+    read(|now| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, now) })
+}
+
+/// The limit of bytes that may be locked into memory.
+///
+/// # Errors
+/// It cannot be read.
+pub fn locked_memory() -> io::Result<Limit> {
+    // SAFETY: the kernel writes one structure.
+    read(|now| unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, now) })
+}
+
+fn read(ask: impl FnOnce(&mut libc::rlimit) -> libc::c_int) -> io::Result<Limit> {
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    if ask(&mut now) < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let endless = |limit: libc::rlim_t| if limit == libc::RLIM_INFINITY { u64::MAX } else { wide(limit) };
+    Ok(Limit { soft: endless(now.rlim_cur), hard: endless(now.rlim_max) })
+}
+
 /// `rlim_t` has 64 bits on most machines, and 32 on the others.
 fn wide(limit: impl Into<u64>) -> u64 {
     limit.into()

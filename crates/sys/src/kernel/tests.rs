@@ -119,6 +119,13 @@ fn the_limit_of_descriptors_is_never_lowered() {
 }
 
 #[test]
+fn limits_are_read_and_not_changed() {
+    let (files, locked) = (limits::open_files().unwrap(), limits::locked_memory().unwrap());
+    assert_eq!(files.soft, limits::descriptors(0).unwrap());
+    assert!(files.soft <= files.hard && locked.soft <= locked.hard, "{files:?} {locked:?}");
+}
+
+#[test]
 fn busy_polling_is_set_and_ended() {
     let epoll = Epoll::new().unwrap();
     match epoll.set_busy_poll(50, true) {

@@ -16,6 +16,30 @@ const ALT_IFNAME: u16 = 53;
 const HEADERS: usize = 32;
 
 impl Interface {
+    /// All interfaces of the calling thread's network namespace, by the kernel's numbers. (`/sys` may show those of another one.)
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn all() -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        // SAFETY: the list is null or ends with an entry of index 0; it is given back below, and nothing points into it then.
+        unsafe {
+            let list = libc::if_nameindex();
+            if list.is_null() {
+                return Err(Error::last("the list of interfaces", "CAP_NET_ADMIN"));
+            }
+            let mut entry = list;
+            while (*entry).if_index != 0 && !(*entry).if_name.is_null() {
+                let name = std::ffi::CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned();
+                found.push(Self { name, index: (*entry).if_index });
+                entry = entry.add(1);
+            }
+            libc::if_freenameindex(list);
+        }
+        found.sort_unstable_by_key(|interface| interface.index);
+        Ok(found)
+    }
+
     /// The interface with this name, which may be an alternative one; it is called by its own name from then on.
     ///
     /// # Errors
@@ -132,6 +156,14 @@ mod tests {
         assert_eq!(Interface::numbered(lo.index()), Some(lo));
         assert_eq!(Interface::numbered(u32::MAX), None);
         assert_eq!(Interface::numbered(i32::MAX as u32), None);
+    }
+
+    #[test]
+    fn loopback_is_among_all() {
+        let lo = Interface::find("lo").unwrap();
+        let all = Interface::all().unwrap();
+        assert!(all.contains(&lo), "{all:?}");
+        assert!(all.windows(2).all(|pair| pair[0].index() < pair[1].index()), "{all:?}");
     }
 
     #[test]

@@ -35,8 +35,8 @@ use crate::bpf::claim::{Claims, Tags};
 use crate::bpf::steer::{Steering, SteeringRules};
 use crate::bpf::{self, Link, Program, ProgramKind};
 use crate::error::{Error, Result};
+use crate::needs;
 use crate::netdev::Interface;
-use crate::privilege;
 use crate::sharing::{Hold, Side};
 use ring::{Rings, Shape};
 use std::io;
@@ -148,8 +148,7 @@ impl Shared {
 /// [`Error::NoSuchInterface`], [`Error::MissingCapability`], [`Error::Unsupported`] (not Ethernet, down),
 /// [`Error::AddressBusy`] (another program), [`Error::Invalid`] (options).
 pub fn open(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
-    let needed = [privilege::CAP_NET_RAW, privilege::CAP_NET_ADMIN, privilege::CAP_BPF];
-    open_all(options).map_err(|e| e.of_what_needs(&needed))
+    open_all(options).map_err(|e| e.of_what_needs(needs::AF_PACKET.capabilities))
 }
 
 fn open_all(options: &PacketOptions) -> Result<Vec<PacketQueue>> {

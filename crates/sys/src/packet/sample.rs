@@ -16,8 +16,8 @@ use super::{bind, filter, set_option, socket};
 use crate::bpf::asm::{Assembler, If, Op, Reg::*, Size, helper};
 use crate::bpf::{Map, NO_WAKEUP, Program, ProgramKind, RingBuffer};
 use crate::error::{Error, Result};
+use crate::needs;
 use crate::netdev::Interface;
-use crate::privilege;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -80,8 +80,7 @@ impl Sampler {
     /// # Errors
     /// [`Error::MissingCapability`], and the kernel's.
     pub fn open(interface: &Interface, waiting: usize) -> Result<Self> {
-        Self::try_open(interface, waiting)
-            .map_err(|e| e.of_what_needs(&[privilege::CAP_NET_RAW, privilege::CAP_BPF]))
+        Self::try_open(interface, waiting).map_err(|e| e.of_what_needs(needs::SAMPLES.capabilities))
     }
 
     fn try_open(interface: &Interface, waiting: usize) -> Result<Self> {
@@ -177,7 +176,7 @@ fn program(share: &Map, waiting: &Map) -> Assembler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skipped;
+    use crate::{privilege, skipped};
 
     /// What is sent to oneself over loopback is received there, once, with its bytes; by chance, none of it or all.
     #[test]

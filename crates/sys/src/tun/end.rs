@@ -17,8 +17,8 @@
 use super::{attach, steer};
 use crate::bpf::steer::{Steering, SteeringRules};
 use crate::error::{Error, Result};
+use crate::needs;
 use crate::netdev::{self, Interface};
-use crate::privilege;
 use crate::vnet;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -67,7 +67,7 @@ impl End {
     /// [`Error::MissingCapability`]; [`Error::Invalid`] for a name that is taken or no name, and for numbers out of range;
     /// [`Error::KernelTooOld`] without `/dev/net/tun`.
     pub fn make(options: &EndOptions) -> Result<Self> {
-        Self::make_all(options).map_err(|e| e.of_what_needs(&[privilege::CAP_NET_ADMIN]))
+        Self::make_all(options).map_err(|e| e.of_what_needs(needs::TAP.capabilities))
     }
 
     fn make_all(options: &EndOptions) -> Result<Self> {
@@ -102,7 +102,7 @@ impl End {
             None => (None, None),
             Some((rules, file)) => match steer(rules, file, name) {
                 Ok(steering) => (Some(steering), None),
-                Err(e) => (None, Some(e.of_what_needs(&[privilege::CAP_BPF]).to_string())),
+                Err(e) => (None, Some(e.of_what_needs(needs::TAP_STEERING.capabilities).to_string())),
             },
         };
         if let Some(mtu) = *mtu {

@@ -19,8 +19,8 @@ use reader::Reader;
 use crate::bpf::steer::{Steering, SteeringRules};
 use crate::error::{Error, Result};
 use crate::frame::FrameMemory;
+use crate::needs;
 use crate::netdev::{self, Interface};
-use crate::privilege;
 use crate::sharing::{Hold, Side};
 use std::fs::File;
 use std::io;
@@ -123,7 +123,7 @@ impl Tap {
 /// [`Error::MissingCapability`], [`Error::AddressBusy`] (another program), [`Error::DeviceBusy`] (all its queues are taken),
 /// [`Error::Unsupported`] (an interface of another kind or with other flags), [`Error::Invalid`] (options).
 pub fn open(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>> {
-    open_all(options, memory).map_err(|e| e.of_what_needs(&[privilege::CAP_NET_ADMIN]))
+    open_all(options, memory).map_err(|e| e.of_what_needs(needs::TAP.capabilities))
 }
 
 fn open_all(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>> {
@@ -149,7 +149,7 @@ fn open_all(options: &TapOptions, memory: &FrameMemory) -> Result<Vec<TapQueue>>
         Some((rules, file)) => match steer(rules, file, &options.interface) {
             Ok(steering) => (Some(steering), None),
             Err(e @ (Error::MissingCapability { .. } | Error::Verifier { .. })) => {
-                (None, Some(e.of_what_needs(&[privilege::CAP_BPF]).to_string()))
+                (None, Some(e.of_what_needs(needs::TAP_STEERING.capabilities).to_string()))
             }
             Err(e) => return Err(e),
         },

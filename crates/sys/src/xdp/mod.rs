@@ -37,11 +37,11 @@ use crate::bpf::claim::{ClaimCounters, Claims, Tags};
 use crate::bpf::{self, Link, Map, MapKind, Program, XdpMode};
 use crate::error::{Error, Result};
 use crate::frame::FrameMemory;
+use crate::needs;
 use crate::netdev::Interface;
 use crate::netdev::settings::{self, CardSettings};
 use crate::netdev::watch::{LinkState, LinkWatch};
 use crate::packet::{Memberships, OffloadSocket};
-use crate::privilege;
 use crate::sharing::{Hold, Side};
 use crate::words::counted;
 use queue::Settings;
@@ -255,11 +255,10 @@ impl Device {
 /// [`Error::QueueBusy`] (another socket), [`Error::Unsupported`] (no such queue, MTU, no zero-copy),
 /// [`Error::Invalid`] (options).
 pub fn open(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {
-    let all = [privilege::CAP_NET_RAW, privilege::CAP_NET_ADMIN, privilege::CAP_BPF];
-    let needed = if options.map.is_some() { &all[..1] } else { &all };
+    let needs = if options.map.is_some() { needs::AF_XDP_HANDED } else { needs::AF_XDP };
     // The rings are written and read for every packet, as the frames are.
     let _near = crate::numa::Preferred::node(memory.node());
-    open_all(options, memory).map_err(|e| e.of_what_needs(needed))
+    open_all(options, memory).map_err(|e| e.of_what_needs(needs.capabilities))
 }
 
 fn open_all(options: &XdpOptions, memory: &FrameMemory) -> Result<Vec<XdpQueue>> {

@@ -6,6 +6,7 @@
 mod circles;
 mod conformance;
 mod dead;
+mod messages;
 mod sizes;
 mod words;
 

@@ -21,7 +21,7 @@ static void wrong(int line, const char *what)
 }
 
 /* What happened, in all lanes. */
-static atomic_int answered, echoed, given_back, refused, ticks, begun, ended, closings, openings, called, decided, roomy;
+static atomic_int answered, echoed, heard, given_back, refused, ticks, begun, ended, closings, openings, called, decided, roomy;
 static flowlane_timer *_Atomic some_timer;
 
 enum { LONG = 200000 };
@@ -83,6 +83,64 @@ static void echo_closed(flowlane_tcp *tcp, int32_t code, void *user)
 
 static const flowlane_tcp_events echo_events = {sizeof echo_events, echo_opened, echo_read, echo_write, echo_closed};
 
+/* A connection whose first bytes wait until a timer lets the program read them. */
+struct held {
+    flowlane_tcp *tcp;
+    flowlane_timer *timer;
+    int free;
+};
+
+static void held_due(flowlane_timer *timer, void *user)
+{
+    struct held *held = user;
+    held->free = 1;
+    OK(flowlane_tcp_pause(held->tcp, false));
+    OK(flowlane_timer_close(timer));
+}
+
+static void held_timer_closed(flowlane_timer *timer, void *user)
+{
+    (void)timer, (void)user;
+    closings++;
+}
+
+static const flowlane_timer_events held_timer_events = {sizeof held_timer_events, held_due, held_timer_closed};
+
+static void held_opened(flowlane_tcp *tcp, void *user)
+{
+    struct held *held = calloc(1, sizeof *held);
+    (void)user;
+    CHECK(held);
+    held->tcp = tcp;
+    flowlane_tcp_set_user(tcp, held);
+    OK(flowlane_tcp_pause(tcp, true));
+    OK(flowlane_timer_new(flowlane_tcp_lane(tcp), &held_timer_events, held, &held->timer));
+    OK(flowlane_timer_set(held->timer, 20000000));
+    openings += 2;
+}
+
+static void held_read(flowlane_tcp *tcp, void *user)
+{
+    struct held *held = user;
+    char data[8];
+    size_t n;
+    CHECK(held->free);
+    OK(flowlane_tcp_read(tcp, data, sizeof data, &n));
+    CHECK(n == 4 && !memcmp(data, "wait", 4));
+    OK(flowlane_tcp_close(tcp));
+    heard++;
+}
+
+static void held_closed(flowlane_tcp *tcp, int32_t code, void *user)
+{
+    (void)tcp;
+    OK(code);
+    closings++;
+    free(user);
+}
+
+static const flowlane_tcp_events held_events = {sizeof held_events, held_opened, held_read, NULL, held_closed};
+
 /* Datagrams of seven bytes go back backwards and without their last two; others are dropped. */
 static void reverse(flowlane_udp *udp, flowlane_batch *batch, size_t count, void *user)
 {
@@ -127,6 +185,8 @@ static int server_start(flowlane_lane *lane, void *user)
     OK(flowlane_listener_open(lane, &any, 0, &echo_events, user, &listener));
     OK(flowlane_listener_local(listener, &where));
     CHECK(where.port == 9);
+    any.port = 11;
+    OK(flowlane_listener_open(lane, &any, 0, &held_events, NULL, &listener));
     begun++;
     return 0;
 }
@@ -241,6 +301,35 @@ static void bulk_closed(flowlane_tcp *tcp, int32_t code, void *user)
 
 static const flowlane_tcp_events bulk_events = {sizeof bulk_events, bulk_opened, bulk_read, bulk_room, bulk_closed};
 
+/* The other end of the connection that waits: writes, and reads the end. */
+static void waiting_opened(flowlane_tcp *tcp, void *user)
+{
+    size_t n;
+    (void)user;
+    OK(flowlane_tcp_write(tcp, "wait", 4, &n));
+    CHECK(n == 4);
+    openings++;
+}
+
+static void waiting_read(flowlane_tcp *tcp, void *user)
+{
+    char data[8];
+    size_t n;
+    (void)user;
+    OK(flowlane_tcp_read(tcp, data, sizeof data, &n));
+    CHECK(n == 0);
+    OK(flowlane_tcp_close(tcp));
+}
+
+static void waiting_closed(flowlane_tcp *tcp, int32_t code, void *user)
+{
+    (void)tcp, (void)user;
+    OK(code);
+    closings++;
+}
+
+static const flowlane_tcp_events waiting_events = {sizeof waiting_events, waiting_opened, waiting_read, NULL, waiting_closed};
+
 /* Nobody listens there. */
 static void never(flowlane_tcp *tcp, void *user)
 {
@@ -280,7 +369,7 @@ static const flowlane_timer_events timer_events = {sizeof timer_events, tick, ti
 
 static int client_start(flowlane_lane *lane, void *user)
 {
-    flowlane_address udp_server, tcp_server, closed_port, any = {0};
+    flowlane_address udp_server, tcp_server, held_server, closed_port, any = {0};
     flowlane_udp *udp;
     flowlane_tcp *tcp;
     flowlane_timer *timer;
@@ -289,6 +378,7 @@ static int client_start(flowlane_lane *lane, void *user)
     (void)user;
     OK(flowlane_address_parse("10.0.0.1:7", &udp_server));
     OK(flowlane_address_parse("10.0.0.1:9", &tcp_server));
+    OK(flowlane_address_parse("10.0.0.1:11", &held_server));
     OK(flowlane_address_parse("10.0.0.1:10", &closed_port));
     CHECK(flowlane_lane_current() == lane);
     OK(flowlane_lane_worker(lane, &worker));
@@ -297,6 +387,7 @@ static int client_start(flowlane_lane *lane, void *user)
     OK(flowlane_udp_send(udp, "xxhello", 7, NULL));
     OK(flowlane_udp_send(udp, "", 0, &udp_server));
     OK(flowlane_tcp_connect(lane, &tcp_server, NULL, 20000000000, &bulk_events, NULL, &tcp));
+    OK(flowlane_tcp_connect(lane, &held_server, NULL, 20000000000, &waiting_events, NULL, &tcp));
     OK(flowlane_tcp_connect(lane, &closed_port, &any, 0, &refused_events, NULL, &tcp));
     OK(flowlane_lane_now(lane, last));
     OK(flowlane_timer_new(lane, &timer_events, last, &timer));
@@ -395,6 +486,7 @@ static void runtimes(void)
     wait_for(&refused, 4, __LINE__);
     wait_for(&roomy, 4, __LINE__);
     wait_for(&ticks, 12, __LINE__);
+    wait_for(&heard, 4, __LINE__);
     OK(flowlane_runtime_counters(runtime, server, count, &received));
     CHECK(received == 12);
 
@@ -425,8 +517,8 @@ static void runtimes(void)
     CHECK(flowlane_runtime_call(runtime, server, 0, in_lane, NULL) == FLOWLANE_ERR_STOPPED);
     OK(flowlane_runtime_free(runtime, 0));
     CHECK(ended == 8);
-    /* Of each lane: server's socket, client's socket, both ends of a connection, timer. */
-    CHECK(openings == 20 && closings == openings);
+    /* Of each lane: server's socket, client's socket, both ends of two connections, two timers. */
+    CHECK(openings == 32 && closings == openings);
 }
 
 static int fails(flowlane_lane *lane, void *user)

@@ -3,6 +3,7 @@
 #[cfg(feature = "agents")]
 mod agents;
 mod compare;
+mod course;
 mod find;
 mod home;
 mod http;
@@ -13,17 +14,14 @@ mod side;
 mod tcp;
 mod udp;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use clap::Subcommand;
 use flowlane::metrics::steering::{self, QueueSteering};
 use flowlane::zone;
-use flowlane_load::report::Usage;
 use flowlane_load::resolve::resolve;
 
 use self::reach::Named;
-use crate::interrupt::Interrupt;
-use crate::output::Watch;
 use crate::units::show_count;
 
 /// Interval between updates of the display.
@@ -50,38 +48,12 @@ impl Load {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
             Self::Http(http) => http.run(),
+            Self::Udp(udp) => course::Load::run(*udp),
+            Self::Tcp(tcp) => course::Load::run(*tcp),
+            Self::Memcached(memcached) => course::Load::run(*memcached),
             #[cfg(feature = "agents")]
             Self::Agent(agent) => agent.run(),
-            Self::Udp(mut udp) => udp.run(),
-            Self::Tcp(mut tcp) => tcp.run(),
-            Self::Memcached(mut memcached) => memcached.run(),
             Self::Compare(compare) => compare.run(),
-        }
-    }
-}
-
-/// The start of a run of datagrams or connections.
-#[derive(Debug)]
-struct Start {
-    at: SystemTime,
-    begun: Instant,
-    usage: Usage,
-}
-
-impl Start {
-    fn now() -> Self {
-        Self { at: SystemTime::now(), begun: Instant::now(), usage: Usage::now() }
-    }
-
-    /// Updates the display; `false` if the user ends the run.
-    fn goes_on(&self, watch: Option<&mut Watch>, interrupt: &Interrupt) -> bool {
-        match (watch, interrupt.came()) {
-            (None, came) => !came,
-            (Some(watch), false) => watch.tick(self.begun.elapsed()),
-            (Some(watch), true) => {
-                watch.interrupted();
-                false
-            }
         }
     }
 }

@@ -12,12 +12,13 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane::link::{LinkSpec, OpenError};
 use flowlane::{
-    Bucket, BucketMap, HashConfig, Host, Indirection, Io, Key, OpenLink, Prefix, Rss, StartError, TcpConfig,
-    Toeplitz, UdpFields,
+    Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Io, Key, OpenLink, Prefix, Protocol, Rss,
+    StartError, TcpConfig, Toeplitz, UdpFields,
 };
-use flowlane_load::{Aim, ClientRange, Wanted};
+use flowlane_load::{Aim, ClientRange, FlowWish, Sources, Wanted, flows};
 
 use super::home::Home;
+use super::reach::WaitOption;
 use super::side::{Side, Ways, key};
 use crate::address;
 use crate::instruments::{Instruments, Looked};
@@ -49,6 +50,8 @@ pub(super) struct Near {
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
+    pub(super) wait: WaitOption,
+    #[command(flatten)]
     instruments: Instruments,
 }
 
@@ -75,6 +78,18 @@ pub(super) struct Run<'a> {
     pub(super) home: &'a Home,
 }
 
+/// Flows to choose.
+#[derive(Debug)]
+pub(super) struct Flows {
+    pub(super) target: Endpoint,
+    pub(super) protocol: Protocol,
+    pub(super) flows: usize,
+    /// Whether fewer will not do.
+    pub(super) all: bool,
+    /// Where among the ports the search begins.
+    pub(super) seed: u64,
+}
+
 /// Options of the target's buckets.
 #[derive(Debug, Args)]
 pub(super) struct AimOptions {
@@ -99,6 +114,7 @@ impl Near {
     pub(super) fn check(&self, target: SocketAddr, home: &Home) -> anyhow::Result<()> {
         self.side.checked_workers(Some(&self.link))?;
         self.instruments.check(self.link.is_kernel())?;
+        self.wait.check(&self.link, self.link.is_kernel())?;
         ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
         if self.link.is_kernel() {
             address::for_kernel(target)?;
@@ -179,6 +195,41 @@ impl Near {
             }
         }
         Ok(self.clients.clone())
+    }
+
+    /// Sources whose ports are chosen as connections are opened, on kernel sockets by the kernel.
+    pub(super) fn addresses(
+        &self,
+        rss: &Rss,
+        clients: &[ClientRange],
+        target: Endpoint,
+    ) -> anyhow::Result<Sources> {
+        let clients: Vec<_> =
+            clients.iter().filter(|c| c.is_ipv4() == target.ip.is_ipv4()).copied().collect();
+        ensure!(
+            self.is_kernel() || !clients.is_empty(),
+            "no client address is of the same family as the target {target}"
+        );
+        Ok(Sources::Addresses { clients, lanes: rss.buckets.len() })
+    }
+
+    /// Sources whose answers arrive in the lane that sends, and whose packets hit the buckets of the target that are wanted.
+    pub(super) fn flows(
+        &self,
+        rss: &Rss,
+        clients: &[ClientRange],
+        theirs: &Option<(Rss, Wanted)>,
+        wanted: &Flows,
+    ) -> anyhow::Result<Sources> {
+        let Flows { target, protocol, flows, all, seed } = *wanted;
+        let aim = theirs.as_ref().map(|(rss, wanted)| Aim { rss, wanted: wanted.clone() });
+        let chosen = flows::choose(&FlowWish { target, clients, flows, protocol, rss, aim, start: seed })?;
+        let had: usize = chosen.iter().map(Vec::len).sum();
+        ensure!(
+            !all || had == flows,
+            "the client addresses have ports for {had} connections, not {flows}: give more --clients"
+        );
+        Ok(Sources::Flows(chosen))
     }
 
     /// Bytes that a tunnel adds to a packet to the target.
@@ -312,9 +363,4 @@ impl AimOptions {
         wanted.dedup();
         Ok(Wanted::Buckets(wanted))
     }
-}
-
-/// The flows to choose: those that hit these buckets.
-pub(super) fn aim(theirs: &Option<(Rss, Wanted)>) -> Option<Aim<'_>> {
-    theirs.as_ref().map(|(rss, wanted)| Aim { rss, wanted: wanted.clone() })
 }

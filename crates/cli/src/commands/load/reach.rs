@@ -5,16 +5,69 @@
 //! that no connection of the run fails for it: over kernel sockets, and only where there is a choice.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
+use clap::Args;
 use flowlane_load::http::Plan;
+
+use crate::units;
 
 /// Most addresses of one name that are tried; a run with more uses these.
 const MOST: usize = 16;
 /// How long an address may take to answer, and how much longer than the first (RFC 8305 §5).
 const PATIENCE: Duration = Duration::from_secs(2);
 const AFTER_THE_FIRST: Duration = Duration::from_millis(250);
+
+/// Time between two questions to a target that is waited for.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// The option of waiting for a target.
+#[derive(Debug, Args)]
+pub(super) struct WaitOption {
+    /// Wait until the target takes connections, at most so long, before the run begins: for a server that is being started. Kernel sockets
+    /// only.
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    wait: Option<Duration>,
+}
+
+impl WaitOption {
+    /// Refuses to wait for what only a run itself can ask.
+    pub(super) fn check(&self, link: &dyn std::fmt::Display, is_kernel: bool) -> anyhow::Result<()> {
+        ensure!(
+            is_kernel || self.wait.is_none(),
+            "--wait: the target is asked from kernel sockets, not over {link}: leave out --link"
+        );
+        Ok(())
+    }
+
+    /// Waits until `there` says so, or the time is up. Who is not there then fails the run as it would have without.
+    pub(super) fn until(&self, mut there: impl FnMut() -> bool) {
+        let end = Instant::now() + self.wait.unwrap_or_default();
+        while Instant::now() < end && !there() {
+            std::thread::sleep(AGAIN.min(end.saturating_duration_since(Instant::now())));
+        }
+    }
+
+    /// Waits for one of these addresses.
+    pub(super) fn for_one(&self, addresses: &[SocketAddr], tcp: bool) {
+        let asks = if tcp { connects } else { takes_datagrams };
+        self.until(|| !answering(addresses, asks).is_empty());
+    }
+
+    /// Waits for every target of a plan.
+    pub(super) fn for_all(&self, plan: &Plan) {
+        for pool in plan.pools.iter().filter(|pool| pool.via.proxy.is_none()) {
+            if let Some(path) = &pool.via.unix_socket {
+                self.until(|| UnixStream::connect(path).is_ok());
+                continue;
+            }
+            pool.targets.iter().for_each(|target| self.for_one(&target.addresses, true));
+        }
+    }
+}
 
 /// The addresses of a target, of which one is used.
 #[derive(Debug, Clone)]
@@ -129,6 +182,22 @@ mod tests {
         let nobody = Named(vec![at("127.0.0.1"), at("127.0.0.2")]);
         assert_eq!(nobody.choose(true), at("127.0.0.1"));
         assert!(answering(&nobody.0, connects).is_empty());
+    }
+
+    #[test]
+    fn a_target_is_waited_for() {
+        let wait = WaitOption { wait: Some(Duration::from_secs(60)) };
+        let mut asked = 0;
+        wait.until(|| {
+            asked += 1;
+            asked == 3
+        });
+        assert_eq!(asked, 3);
+        let here = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // Nobody is there any more: the time passes, or nothing is asked.
+        WaitOption { wait: Some(Duration::from_millis(1)) }.for_one(&[here], true);
+        WaitOption { wait: None }.until(|| panic!("not asked"));
+        assert!(wait.check(&"tap:x", false).is_err() && wait.check(&"kernel", true).is_ok());
     }
 
     #[test]

@@ -2,16 +2,16 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use flowlane::link::LinkSpec;
 use flowlane::{Builder, Host, Idle, Interface, Io, Key, Prefix, Rss, TunnelConfig, UdpFields};
 use flowlane_load::ClientRange;
 
 use super::home::Home;
 use crate::address::with_network;
+use crate::idle::IdleKind;
 use crate::io::IoOption;
 use crate::steering::{self, SteeringOptions, Workers};
 use crate::tunnel::TunnelSpec;
@@ -129,16 +129,6 @@ pub(super) struct Side {
     idle: Option<IdleKind>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum IdleKind {
-    /// Poll without pause: most exact, uses the whole core.
-    Spin,
-    /// Poll for a short time, then sleep.
-    Adaptive,
-    /// Sleep at once, without polling.
-    Sleep,
-}
-
 /// A key by name or in hexadecimal.
 pub(super) fn key(text: &str) -> Result<Key, flowlane_rss::KeyError> {
     match text {
@@ -169,16 +159,12 @@ impl Side {
 
     /// What workers do when they are idle: on kernel sockets they sleep, if nothing else was said.
     fn idle(&self, kernel: bool) -> Idle {
-        match (self.idle, kernel) {
-            (Some(IdleKind::Spin), _) => Idle::Spin,
-            (Some(IdleKind::Sleep), _) | (None, true) => Idle::Adaptive(Duration::ZERO),
-            _ => Idle::default(),
-        }
+        self.idle.unwrap_or(if kernel { IdleKind::Sleep } else { IdleKind::Adaptive }).into()
     }
 
     /// Whether workers poll shortly before a send time, for exactness.
     pub(super) fn exact(&self, kernel: bool) -> bool {
-        self.idle(kernel) != Idle::Adaptive(Duration::ZERO)
+        self.idle(kernel) != IdleKind::Sleep.into()
     }
 
     /// A runtime's builder with these workers.

@@ -1,32 +1,23 @@
 //! `flowlane load tcp`: many connections that write, read, echo, exchange messages, or are opened and closed.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
-use flowlane_load::report::model::Setup;
-use flowlane_load::report::{About, PoolAbout, Run as Report, Snapshot, Usage};
-use flowlane_load::tcp::{Mode, Sources, TcpCounts};
-use flowlane_load::{ClientRange, FlowWish, Phase, TcpLoad, TcpLoadConfig, Threshold, flows, timeline};
+use flowlane_load::report::Snapshot;
+use flowlane_load::tcp::{Mode, TcpCounts};
+use flowlane_load::{ClientRange, Phase, TcpLoad, TcpLoadConfig, Threshold};
 
-use super::find::{self, Find, Measured};
-use super::home::Home;
-use super::near::{AimOptions, Near, Run, aim};
-use super::reach::{NOWHERE, Named};
-use super::{EVERY, Start, alignment, arrivals, rate_in_words};
-use crate::drops;
+use super::course::{Course, Judgement, Load, Needs, Words};
+use super::near::Flows;
+use super::rate_in_words;
+use super::reach::Named;
 use crate::fast_open;
-use crate::interrupt::Interrupt;
-use crate::output::{Outputs, Watch};
 use crate::units::{self, show_count};
 
-/// Default of `--duration`.
-const DURATION: Duration = Duration::from_secs(10);
 /// Most connections of a run.
 const MOST: u64 = 4_000_000;
 /// Most client addresses with Fast Open: each lane keeps a cookie for each, in at most 240 bytes.
@@ -38,13 +29,6 @@ pub(crate) struct Tcp {
     /// Target: ADDRESS:PORT, with IPv6 addresses in brackets, or HOST:PORT.
     #[arg(value_name = "TARGET", value_parser = super::target)]
     named: Named,
-    /// The one of its addresses that is used.
-    #[arg(skip = NOWHERE)]
-    target: SocketAddr,
-    #[command(flatten)]
-    near: Near,
-    #[command(flatten)]
-    home: Home,
     /// What connections do.
     #[arg(long, value_enum, default_value = "echo")]
     mode: ModeName,
@@ -71,12 +55,6 @@ pub(crate) struct Tcp {
     /// Time before the measurement in which the rate grows evenly from zero: 'connect' with --rate.
     #[arg(long, value_parser = units::duration)]
     ramp: Option<Duration>,
-    /// Time before the measurement with the full load.
-    #[arg(long, value_parser = units::duration)]
-    warm_up: Option<Duration>,
-    /// Duration of the measurement, from when all connections are established [default: 10s].
-    #[arg(long, short, value_parser = units::duration)]
-    duration: Option<Duration>,
     /// Limit for connecting, for an answer, and for what is outstanding at the end.
     #[arg(long, default_value = "5s", value_parser = units::duration)]
     timeout: Duration,
@@ -92,16 +70,8 @@ pub(crate) struct Tcp {
     /// TCP Fast Open: send the request with the SYN once the target has given a cookie; --mode connect.
     #[arg(long)]
     fast_open: bool,
-    /// Lateness of what is sent above which the schedule counts as not kept [default: the largest of 5ms, 1 % of the median latency and a tenth of
-    /// the time between two].
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
-    slip_budget: Option<Duration>,
     #[command(flatten)]
-    aim: AimOptions,
-    #[command(flatten)]
-    find: Find,
-    #[command(flatten)]
-    outputs: Outputs,
+    course: Course,
 }
 
 /// Values of `--mode`.
@@ -149,91 +119,173 @@ impl ModeName {
     }
 }
 
-impl Tcp {
-    /// Runs the load.
-    pub(crate) fn run(&mut self) -> anyhow::Result<()> {
-        let target = if self.near.is_kernel() {
-            self.named.choose(true)
-        } else {
-            self.named.choose_by(|target| self.near.check(target, &self.home).is_ok())
-        };
-        self.target = self.near.towards(target)?;
-        self.check()?;
-        let _made = self.outputs.check(&["all"])?;
-        let rss = self.near.rss(UdpFields::Two, false, &self.home)?;
-        let clients = self.near.clients(self.target)?;
-        let config = self.plan(&rss, &clients)?;
-        let interrupt = Interrupt::listen()?;
-        if let Some(condition) = &self.find.find_rate {
-            condition.check(&["all".to_owned()]).context("--find-rate")?;
-            let targets = vec![zone::show(self.target).to_string()];
-            let config = TcpLoadConfig { phases: find::phases(self.warm_up, self.duration), ..config };
-            let mut rates = Rates { load: self, config, rss, clients, interrupt: &interrupt };
-            return self.find.search(condition, ("load tcp", targets), &mut rates, &self.outputs, &interrupt);
-        }
-        // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
-        let opening = TcpLoad::new(config.clone())?.phases().to_vec();
-        let watch = self.outputs.watch(timeline::duration(&opening), &["all".to_owned()])?;
-        let run = self.measure(config, &rss, &clients, &interrupt, Some(watch))?;
-        self.outputs.write(&run, &interrupt)
+impl Load for Tcp {
+    const NAME: &'static str = "load tcp";
+    const TCP: bool = true;
+    type Kind = flowlane_load::tcp::Common;
+    type Config = TcpLoadConfig;
+
+    fn named(&self) -> &Named {
+        &self.named
     }
 
-    /// Makes one run, which is watched or not.
-    fn measure(
-        &self,
-        mut config: TcpLoadConfig,
-        rss: &Arc<Rss>,
-        clients: &[ClientRange],
-        interrupt: &Interrupt,
-        watch: Option<(Watch, SyncSender<Snapshot>)>,
-    ) -> anyhow::Result<Report> {
-        let (mut watch, snapshots) = watch.unzip();
-        let (connections, about) = (config.connections, self.about(&config));
-        config.snapshots = snapshots;
-        let load = TcpLoad::new(config)?;
+    fn course(&self) -> &Course {
+        &self.course
+    }
 
-        let run = Run {
-            name: "load tcp",
-            target: self.target,
-            rss,
-            clients,
+    fn course_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
+        ensure!((1..=1 << 30).contains(&self.size()), "--size {}: from 1 to 1Gi", self.size());
+        ensure!(self.total != Some(0), "--total must be more than 0");
+        let n = self.connections.unwrap_or(1);
+        ensure!((1..=MOST).contains(&n), "--connections {n}: from 1 to 4M");
+        let name = self.mode.name();
+        if matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().is_half_open() {
+            ensure!(self.total.is_none(), "--total: connections of --mode {name} have no total");
+        }
+        ensure!(!self.verify || self.mode == ModeName::Read, "--verify: only with --mode read, not {name}");
+        if self.mode.mode().is_half_open() {
+            ensure!(self.rate.is_some(), "--mode {name} needs --rate");
+            ensure!(
+                !self.course.near.is_kernel(),
+                "--mode {name}: kernel sockets always complete the handshake; SYNs alone need a link of ours (--link)"
+            );
+        }
+        let finds = self.course.find.find_rate.is_some();
+        ensure!(
+            !finds || self.mode == ModeName::Connect,
+            "--find-rate: only with --mode connect, not {name}"
+        );
+        let paced = !self.mode.mode().stays() && (self.rate.is_some() || finds);
+        ensure!(!self.poisson || paced, "--poisson: only with --mode connect and --rate");
+        ensure!(
+            self.ramp.is_none() || paced,
+            "--ramp: only with --mode connect and --rate (--opening for the rest)"
+        );
+        if self.fast_open {
+            ensure!(self.mode == ModeName::Connect, "--fast-open: only with --mode connect, not {name}");
+            if self.course.near.is_kernel() {
+                fast_open::check_kernel(fast_open::End::Client)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn plan(&self, rss: &Rss, clients: &[ClientRange], phases: Vec<Phase>) -> anyhow::Result<TcpLoadConfig> {
+        let near = &self.course.near;
+        let (target, seed) = (Endpoint::from(self.course.target), near.seed()?);
+        let theirs = self.course.aim.theirs(UdpFields::Two)?;
+        let mode = self.mode.mode();
+        let connections = self.connections.unwrap_or(match self.mode {
+            ModeName::Connect => 128,
+            // Pairs of address and port that are used in turn.
+            ModeName::Syn | ModeName::HalfOpen => 1 << 14,
+            ModeName::Hold => 1000,
+            _ => 16,
+        });
+        let rate = match self.rate {
+            None if mode == Mode::Hold => Some((connections / 10).max(1)),
+            given => given,
+        };
+        let connections = usize::try_from(connections).context("--connections")?;
+        // The kernel keeps the cookies of its sockets itself, for each server address.
+        if self.fast_open && !near.is_kernel() {
+            let addresses = self.addresses(clients);
+            ensure!(
+                addresses <= MOST_COOKIES,
+                "--fast-open: at most {MOST_COOKIES} client addresses (--clients), not {addresses}: a lane keeps a cookie of each"
+            );
+        }
+        // For connections that are opened and closed: enough pairs that one is not reused at once.
+        let flows = if mode == Mode::Connect { connections.max(1 << 14) } else { connections };
+        let (protocol, all) = (Protocol::TCP, mode.stays());
+        let sources = if near.is_kernel() || mode == Mode::Connect && theirs.is_none() {
+            near.addresses(rss, clients, target)?
+        } else {
+            near.flows(rss, clients, &theirs, &Flows { target, protocol, flows, all, seed })?
+        };
+        Ok(TcpLoadConfig {
+            target,
+            mode,
+            sources,
+            connections,
+            rate,
+            poisson: self.poisson,
+            size: self.size(),
+            total: self.total.map(|t| t as u64),
+            opening: self.opening,
+            phases,
+            timeout: self.timeout,
+            nodelay: !self.nagle,
+            verify: self.verify,
+            reset: self.reset,
+            fast_open: self.fast_open,
+            exact: near.exact(),
+            seed,
+            snapshots: None,
+        })
+    }
+
+    fn ramp(&self) -> Option<Duration> {
+        self.ramp
+    }
+
+    fn seed(config: &TcpLoadConfig) -> u64 {
+        config.seed
+    }
+
+    fn at(&self, config: TcpLoadConfig, per_second: u64) -> TcpLoadConfig {
+        TcpLoadConfig { rate: Some(per_second), ..config }
+    }
+
+    fn alone(config: TcpLoadConfig, phases: Vec<Phase>) -> TcpLoadConfig {
+        TcpLoadConfig { rate: None, connections: 1, phases, ..config }
+    }
+
+    fn prepared(config: TcpLoadConfig, to: Option<SyncSender<Snapshot>>) -> anyhow::Result<TcpLoad> {
+        Ok(TcpLoad::new(TcpLoadConfig { snapshots: to, ..config })?)
+    }
+
+    fn needs(&self, config: &TcpLoadConfig, clients: &[ClientRange]) -> anyhow::Result<Needs> {
+        let connections = config.connections;
+        Ok(Needs {
             tcp: self.limits(connections, clients),
             frames: self.frames(connections),
-            io: self.near.io(true)?,
             descriptors: connections,
-            home: &self.home,
-        };
-        let start = Start::now();
-        let (runtime, host) = self.near.start(run, load.main(), |open| open)?;
-        if let Some(watch) = &mut watch {
-            watch.serve(runtime.handle(), "load tcp")?;
-        }
-        let outcome = load.wait(EVERY, |_| start.goes_on(watch.as_mut(), interrupt));
-        if let Some(watch) = watch {
-            watch.end();
-        }
-        let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
-        let counted = runtime.stop();
-        let failure = self.failure(&outcome.counts, outcome.interrupted);
-        Ok(outcome.run(About {
-            started: start.at,
-            phases: timeline::shown(load.phases()),
-            usage,
-            alignment: alignment(self.near.is_kernel(), &counted, host),
-            arrivals: arrivals(self.near.is_kernel(), &counted, host),
-            home_ports: self.home.counted(&counted, host),
-            drops: drops::by_reason(&counted, &[("load", host)]),
-            thresholds: self.outputs.thresholds(),
-            slip_budget: self.slip_budget,
-            failure,
-            ..about
-        }))
+        })
     }
 
+    fn words(&self, config: &TcpLoadConfig) -> Words {
+        let what = if config.mode.is_half_open() { "addresses and ports" } else { "connections" };
+        let connections = format!("{} {what}", show_count(config.connections as u64));
+        let schedule = match config.rate {
+            Some(rate) => format!("{}, {connections}", rate_in_words(rate, config.poisson)),
+            None => format!("closed loop, {connections}"),
+        };
+        let mut more = BTreeMap::from([("mode".to_owned(), self.mode.name().to_owned())]);
+        if !config.mode.is_half_open() {
+            more.insert("size".to_owned(), format!("{} bytes", config.size));
+        }
+        if self.fast_open {
+            more.insert("fast-open".to_owned(), "the request goes with the SYN".to_owned());
+        }
+        Words { schedule, open_loop: config.rate.is_some(), requests: Vec::new(), more }
+    }
+
+    fn judge(&self, counts: &TcpCounts, interrupted: bool) -> Judgement {
+        Judgement { failure: self.failure(counts, interrupted), ..Judgement::default() }
+    }
+}
+
+impl Tcp {
     /// Frames for the data of many connections in flight and waiting to be read; SYN modes need none.
     fn frames(&self, connections: usize) -> Option<usize> {
         (!self.mode.mode().is_half_open())
-            .then(|| (connections / self.near.workers() * 2).clamp(1 << 13, 1 << 17))
+            .then(|| (connections / self.course.near.workers() * 2).clamp(1 << 13, 1 << 17))
     }
 
     /// Reasons for which a run fails without any `--fail`.
@@ -250,7 +302,11 @@ impl Tcp {
             return if interrupted { None } else { failure() };
         }
         let why = if counts.refused > 0 { "refuses: is a service on this port?" } else { "does not answer" };
-        Some(format!("{} {why} ({} connections tried)", zone::show(self.target), show_count(counts.begun)))
+        Some(format!(
+            "{} {why} ({} connections tried)",
+            zone::show(self.course.target),
+            show_count(counts.begun)
+        ))
     }
 
     /// Whether connections that were made did nothing of what they are for.
@@ -270,13 +326,13 @@ impl Tcp {
         let (failed, begun) = (show_count(failed), show_count(begun));
         Some(format!(
             "{} {what} nothing: does 'flowlane serve {service}' have this port? ({failed} of {begun} connections failed)",
-            zone::show(self.target)
+            zone::show(self.course.target)
         ))
     }
 
     /// Whether more connections failed than did what they are for, and no condition says how many may.
     fn most_failed(&self, counts: &TcpCounts) -> Option<String> {
-        let told = self.outputs.thresholds().iter().any(Threshold::is_about_all_errors);
+        let told = self.course.outputs.thresholds().iter().any(Threshold::is_about_all_errors);
         if told || self.mode.mode().is_half_open() || counts.failed() <= counts.begun / 2 {
             return None;
         }
@@ -284,47 +340,9 @@ impl Tcp {
         Some(format!("{failed} of {begun} connections failed (--fail 'errors > SHARE' says what may be)"))
     }
 
-    fn about(&self, config: &TcpLoadConfig) -> About {
-        let what = if config.mode.is_half_open() { "addresses and ports" } else { "connections" };
-        let connections = format!("{} {what}", show_count(config.connections as u64));
-        let schedule = match config.rate {
-            Some(rate) => format!("{}, {connections}", rate_in_words(rate, config.poisson)),
-            None => format!("closed loop, {connections}"),
-        };
-        let mut more = BTreeMap::from([("mode".to_owned(), self.mode.name().to_owned())]);
-        if !config.mode.is_half_open() {
-            more.insert("size".to_owned(), format!("{} bytes", config.size));
-        }
-        if self.fast_open {
-            more.insert("fast-open".to_owned(), "the request goes with the SYN".to_owned());
-        }
-        let targets = vec![zone::show(self.target).to_string()];
-        About {
-            pools: vec![PoolAbout {
-                name: "all".into(),
-                targets: targets.clone(),
-                schedule: schedule.clone(),
-                ..PoolAbout::default()
-            }],
-            setup: Setup {
-                command: "load tcp".into(),
-                program: env!("CARGO_PKG_VERSION").into(),
-                targets,
-                link: self.near.link_name(),
-                workers: self.near.workers(),
-                seed: Some(config.seed),
-                schedule,
-                open_loop: config.rate.is_some(),
-                more,
-                ..Setup::default()
-            },
-            ..About::default()
-        }
-    }
-
     /// Client addresses of the target's family.
     fn addresses(&self, clients: &[ClientRange]) -> u128 {
-        let of_family = clients.iter().filter(|c| c.is_ipv4() == self.target.is_ipv4());
+        let of_family = clients.iter().filter(|c| c.is_ipv4() == self.course.target.is_ipv4());
         of_family.map(ClientRange::count).fold(0, u128::saturating_add)
     }
 
@@ -344,149 +362,5 @@ impl Tcp {
         let small =
             matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().is_half_open();
         self.size.unwrap_or(if small { 64 } else { 16 << 10 })
-    }
-
-    /// Checks the arguments by themselves.
-    fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.duration.is_some_and(|d| d.is_zero()), "--duration must be more than 0");
-        ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
-        ensure!((1..=1 << 30).contains(&self.size()), "--size {}: from 1 to 1Gi", self.size());
-        ensure!(self.total != Some(0), "--total must be more than 0");
-        let n = self.connections.unwrap_or(1);
-        ensure!((1..=MOST).contains(&n), "--connections {n}: from 1 to 4M");
-        let name = self.mode.name();
-        if matches!(self.mode, ModeName::Connect | ModeName::Hold) || self.mode.mode().is_half_open() {
-            ensure!(self.total.is_none(), "--total: connections of --mode {name} have no total");
-        }
-        ensure!(!self.verify || self.mode == ModeName::Read, "--verify: only with --mode read, not {name}");
-        if self.mode.mode().is_half_open() {
-            ensure!(self.rate.is_some(), "--mode {name} needs --rate");
-            ensure!(
-                !self.near.is_kernel(),
-                "--mode {name}: kernel sockets always complete the handshake; SYNs alone need a link of ours (--link)"
-            );
-        }
-        let finds = self.find.find_rate.is_some();
-        ensure!(
-            !finds || self.mode == ModeName::Connect,
-            "--find-rate: only with --mode connect, not {name}"
-        );
-        let paced = !self.mode.mode().stays() && (self.rate.is_some() || finds);
-        ensure!(!self.poisson || paced, "--poisson: only with --mode connect and --rate");
-        ensure!(
-            self.ramp.is_none() || paced,
-            "--ramp: only with --mode connect and --rate (--opening for the rest)"
-        );
-        if self.fast_open {
-            ensure!(self.mode == ModeName::Connect, "--fast-open: only with --mode connect, not {name}");
-            if self.near.is_kernel() {
-                fast_open::check_kernel(fast_open::End::Client)?;
-            }
-        }
-        self.near.check(self.target, &self.home)?;
-        if self.near.is_kernel() {
-            self.aim.refuse_on_kernel()?;
-        }
-        Ok(())
-    }
-
-    fn plan(&self, rss: &Rss, clients: &[ClientRange]) -> anyhow::Result<TcpLoadConfig> {
-        let (target, seed) = (Endpoint::from(self.target), self.near.seed()?);
-        let theirs = self.aim.theirs(UdpFields::Two)?;
-        let mode = self.mode.mode();
-        let connections = self.connections.unwrap_or(match self.mode {
-            ModeName::Connect => 128,
-            // Pairs of address and port that are used in turn.
-            ModeName::Syn | ModeName::HalfOpen => 1 << 14,
-            ModeName::Hold => 1000,
-            _ => 16,
-        });
-        let rate = match self.rate {
-            None if mode == Mode::Hold => Some((connections / 10).max(1)),
-            given => given,
-        };
-        let connections = usize::try_from(connections).context("--connections")?;
-        let of_family: Vec<_> =
-            clients.iter().filter(|c| c.is_ipv4() == target.ip.is_ipv4()).copied().collect();
-        // The kernel keeps the cookies of its sockets itself, for each server address.
-        if self.fast_open && !self.near.is_kernel() {
-            let addresses = self.addresses(clients);
-            ensure!(
-                addresses <= MOST_COOKIES,
-                "--fast-open: at most {MOST_COOKIES} client addresses (--clients), not {addresses}: a lane keeps a cookie of each"
-            );
-        }
-        let sources = if self.near.is_kernel() {
-            Sources::Addresses { clients: clients.to_vec(), lanes: rss.buckets.len() }
-        } else if mode == Mode::Connect && theirs.is_none() {
-            ensure!(!of_family.is_empty(), "no client address is of the same family as the target {target}");
-            Sources::Addresses { clients: of_family, lanes: rss.buckets.len() }
-        } else {
-            // For connections that are opened and closed: enough pairs that one is not reused at once.
-            let flows = if mode == Mode::Connect { connections.max(1 << 14) } else { connections };
-            let wish = FlowWish {
-                target,
-                clients,
-                flows,
-                protocol: Protocol::TCP,
-                rss,
-                aim: aim(&theirs),
-                start: seed,
-            };
-            let chosen = flows::choose(&wish)?;
-            let had: usize = chosen.iter().map(Vec::len).sum();
-            ensure!(
-                !mode.stays() || had == connections,
-                "the client addresses have ports for {had} connections, not {connections}: give more --clients"
-            );
-            Sources::Flows(chosen)
-        };
-        Ok(TcpLoadConfig {
-            target,
-            mode,
-            sources,
-            connections,
-            rate,
-            poisson: self.poisson,
-            size: self.size(),
-            total: self.total.map(|t| t as u64),
-            opening: self.opening,
-            phases: timeline::usual(self.ramp, self.warm_up, self.duration.unwrap_or(DURATION)),
-            timeout: self.timeout,
-            nodelay: !self.nagle,
-            verify: self.verify,
-            reset: self.reset,
-            fast_open: self.fast_open,
-            exact: self.near.exact(),
-            seed,
-            snapshots: None,
-        })
-    }
-}
-
-/// The runs of a search.
-struct Rates<'a> {
-    load: &'a Tcp,
-    config: TcpLoadConfig,
-    rss: Arc<Rss>,
-    clients: Vec<ClientRange>,
-    interrupt: &'a Interrupt,
-}
-
-impl Rates<'_> {
-    fn run(&self, config: TcpLoadConfig) -> anyhow::Result<Report> {
-        self.load.measure(config, &self.rss, &self.clients, self.interrupt, None)
-    }
-}
-
-impl Measured for Rates<'_> {
-    fn at(&mut self, rate: f64) -> anyhow::Result<Report> {
-        self.run(TcpLoadConfig { rate: Some(rate.round().max(1.0) as u64), ..self.config.clone() })
-    }
-
-    fn alone(&mut self) -> anyhow::Result<Option<Duration>> {
-        let phases = vec![Phase::hold(find::QUESTION)];
-        let run = self.run(TcpLoadConfig { rate: None, connections: 1, phases, ..self.config.clone() })?;
-        Ok(find::usual(&run))
     }
 }

@@ -1,6 +1,6 @@
 //! `flowlane rss hash`: one packet's way from its fields to its worker.
 
-use super::steering::{DefaultKey, End, Steering, Which};
+use crate::rss_options::{DefaultKey, End, Steering, Which};
 use crate::rule_file::RuleOption;
 use crate::stdout;
 use anyhow::bail;

@@ -13,11 +13,12 @@ mod learn;
 mod plan;
 mod restore;
 mod show;
-pub(crate) mod steering;
 mod tune;
 mod way;
 mod why;
 mod words;
+
+pub(super) use show::{af_xdp_words, queues};
 
 use clap::Subcommand;
 

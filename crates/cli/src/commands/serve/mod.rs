@@ -24,6 +24,7 @@ mod unix_socket;
 use crate::exit::Missed;
 use crate::interrupt;
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
+use crate::notify;
 use crate::say::say;
 use anyhow::{Context, anyhow, bail};
 use flowlane::control::{self, Control, Metrics, WebPage};
@@ -262,8 +263,10 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
             &runtime.handle().hosts()[host].links,
             &listeners(control.as_ref(), metrics.as_ref(), web.as_ref()),
         );
+        notify::is_ready();
         watch(plan, &show, &mut own, &runtime.handle(), flows.as_ref(), &happened)?;
     }
+    notify::is_ending();
     drop((control, metrics, web, watching));
     let moved = rebalancer.map(|rebalancer| (rebalancer.policy(), rebalancer.counts()));
     end_at_once_on_a_signal(happened)?;

@@ -2,13 +2,14 @@
 
 use super::Service;
 use crate::address::{self, Address};
-use crate::commands::rss::steering::{DefaultKey, Steering, buckets};
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
 use crate::fast_open;
+use crate::idle::IdleKind;
 use crate::instruments::Instruments;
 use crate::io::{IoOption, Work};
 use crate::reassembly::Limits;
+use crate::rss_options::{DefaultKey, Steering, buckets};
 use crate::steering::{self, RssOption, SteeringOptions};
 use crate::tunnel::TunnelSpec;
 use crate::units;
@@ -89,7 +90,7 @@ pub(crate) struct Arguments {
         long, value_name = "POLICY", value_enum, num_args = 0..=1, default_missing_value = "even", help_heading = "Steering"
     )]
     rebalance: Option<PolicyKind>,
-    /// What idle workers do: spin polls without pause, adaptive polls for a short time and then sleeps.
+    /// What idle workers do.
     #[arg(long, value_enum, default_value_t = IdleKind::Adaptive)]
     idle: IdleKind,
     #[command(flatten)]
@@ -297,13 +298,6 @@ fn look_at(card: &str, steer: Steer) -> anyhow::Result<Option<String>> {
 /// Buckets for each worker where lanes move by themselves: so many that a worker can give some away.
 const BUCKETS_TO_MOVE: usize = 16;
 
-/// Values of `--idle`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum IdleKind {
-    Spin,
-    Adaptive,
-}
-
 /// Clients that come by kernel sockets: to this address of the machine, or to all of them; and the address's zone, if it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FromKernel(pub(super) Option<IpAddr>, pub(super) u32);
@@ -440,7 +434,7 @@ impl Plan {
             fast_open: None,
             from_kernel: None,
             rebalance: a.rebalance,
-            idle: if a.idle == IdleKind::Spin { Idle::Spin } else { Idle::default() },
+            idle: a.idle.into(),
             pinning: a.pinning,
             interval: a.interval,
             grace: a.grace,

@@ -13,6 +13,7 @@ use crate::exit::Missed;
 use crate::interrupt::Interrupt;
 use crate::keeper::{self, Changes};
 use crate::link;
+use crate::notify;
 use crate::say::say;
 use crate::stdout;
 
@@ -98,6 +99,7 @@ impl Up {
             say!("flowlane: port {}: {}", port.name, port.link);
         }
         writeln!(stdout::lock(), "switch {name} runs; control socket {}", control.path().display())?;
+        notify::is_ready();
         while !interrupt.came() && !control.is_asked_to_end() {
             if let Some(notice) = switch.notice(LOOK) {
                 say!("flowlane: {notice}");
@@ -106,6 +108,7 @@ impl Up {
                 return Err(Missed("a worker has ended by a fault of its own".to_owned()).into());
             }
         }
+        notify::is_ending();
         summary(&switch.handle().view()?)?;
         Ok(())
     }

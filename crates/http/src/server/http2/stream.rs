@@ -22,6 +22,7 @@ use super::echo;
 use crate::ending::within;
 use crate::h1::is_host;
 use crate::server::counters::Counter;
+use crate::server::events::Events;
 use crate::server::reply::{Body, LINE, PATTERN, Part, Reply, has_body, pattern};
 use crate::server::route::{self, RequestView};
 use crate::server::scratch;
@@ -135,6 +136,7 @@ impl Exchange {
             Body::File(part) => Source::File(part),
             Body::Kept(bytes) => Source::Kept(bytes),
             Body::Echo => Source::Echo(body),
+            Body::Events(events) => Source::Events(events),
         };
         let mut sending = Sending { stream, source, at: 0, len: len.unwrap_or(0), open: self.open };
         if matches!(sending.source, Source::Pattern | Source::Kept(_)) && sending.len <= PATTERN as u64 {
@@ -197,6 +199,7 @@ enum Source {
     File(Part),
     Kept(Bytes),
     Echo(RecvStream),
+    Events(Box<Events>),
 }
 
 /// An answer of which the head is sent.
@@ -216,6 +219,10 @@ impl Sending {
     async fn run(mut self) {
         if let Source::Echo(body) = self.source {
             return echo::run(self.open, self.stream, body).await;
+        }
+        if let Source::Events(of) = self.source {
+            // On the heap, so that no other answer's task is larger for it.
+            return Box::pin(send_events(self.open, self.stream, *of)).await;
         }
         let write = self.open.0.lane.options().timeouts.write;
         while self.at < self.len {
@@ -243,7 +250,7 @@ impl Sending {
         };
         let room = match self.source {
             Source::File(..) => ready!(self.open.0.poll_room(cx, capacity)),
-            Source::Pattern | Source::Kept(_) | Source::Echo(_) => capacity,
+            Source::Pattern | Source::Kept(_) | Source::Echo(_) | Source::Events(_) => capacity,
         };
         Poll::Ready(self.send(room))
     }
@@ -273,11 +280,41 @@ impl Sending {
                 }
                 (Piece::held(bytes, conn), n)
             }
-            Source::Echo(_) => return Err(Over),
+            Source::Echo(_) | Source::Events(_) => return Err(Over),
         };
         conn.credit(4 + n as u64 / 1024);
         self.at += n as u64;
         self.stream.send_data(piece, self.at == self.len).map_err(|_| Over)
+    }
+}
+
+/// Sends the events, each when it is due, until the peer wants no more.
+async fn send_events(open: Open, mut stream: SendStream<Piece>, mut events: Events) {
+    let write = open.0.lane.options().timeouts.write;
+    while !events.is_over() {
+        let Ok(now) = flowlane::now() else { return };
+        let early = events.due(now).saturating_duration_since(now);
+        if !early.is_zero() && within(early, poll_fn(|cx| stream.poll_reset(cx))).await.is_some() {
+            return;
+        }
+        let mut bytes = Vec::new();
+        events.write(&mut bytes);
+        open.0.credit(4);
+        let mut at = 0;
+        while at < bytes.len() {
+            let left = bytes.len() - at;
+            let room = within(write, poll_fn(|cx| poll_capacity(&mut stream, cx, left)));
+            let Some(room) = room.await else {
+                return too_slow(&open.0, &mut stream, Counter::WriteTimeout);
+            };
+            let Ok(room) = room else { return };
+            let n = room.min(left);
+            let last = events.is_over() && n == left;
+            if stream.send_data(Piece::held(bytes[at..at + n].to_vec(), &open.0), last).is_err() {
+                return;
+            }
+            at += n;
+        }
     }
 }
 

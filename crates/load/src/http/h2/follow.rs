@@ -8,11 +8,13 @@ use std::sync::{Arc, OnceLock};
 use hyper::client::conn::http2::SendRequest;
 use tokio::sync::Mutex;
 
-use super::{Answer, Body, Broken, Ended, Shared, exchange, handshake, within};
+use super::{Answer, Body, Broken, Ended, Shared, With, again, exchange, handshake, within};
 use crate::http::hop::Course;
 use crate::http::origins::{Origin, Origins, open_origin};
+use crate::http::plan::Request;
 use crate::http::prepared::Prepared;
 use crate::http::stream::Stream;
+use crate::http::url::Url;
 use crate::report::ErrorKind;
 use crate::run::clock;
 
@@ -22,25 +24,30 @@ pub(super) type Elsewhere = Arc<Mutex<Option<SendRequest<Body>>>>;
 /// Follows an answer that is a redirect to the last answer.
 pub(super) async fn follow(
     shared: &Arc<Shared>,
-    (target, request): (u16, u16),
+    (url, request): (&Url, &Request),
     intended: u64,
     sender: &mut SendRequest<Body>,
+    mut client: Option<With<'_>>,
     mut answer: Answer,
 ) -> Result<Answer, Broken> {
     let pool = &shared.plan.pool;
-    let mut course = Course::begins(pool, target, request);
+    let mut course = Course::begins(url.clone(), request.clone());
     let home = course.url.clone();
     while let Some(location) = answer.location.take() {
         course.goes(pool, answer.code, &location).map_err(stopped)?;
         shared.lock().book.named(intended, "redirects");
+        if let Some(With { client, .. }) = client.as_ref().filter(|_| pool.cookies) {
+            client.jar.apply(&mut course.request, &course.url, url);
+        }
         let local = |e: String| stopped((ErrorKind::Malformed, e));
         let prepared = Prepared::of(pool, &course.url, &course.request).map_err(|e| local(e.to_string()))?;
         let asked = prepared.http2(&course.url, &course.request).map_err(local)?;
         let hop = if course.url.is_of_one_origin_with(&home) {
-            exchange(shared, sender, asked, &course.request).await
+            exchange(shared, sender, asked, &course.request, intended, again(&mut client)).await
         } else {
             let mut elsewhere = sender_to(shared, &course).await?;
-            exchange(shared, &mut elsewhere, asked, &course.request).await
+            let client = again(&mut client).map(|with| With { host: None, ..with });
+            exchange(shared, &mut elsewhere, asked, &course.request, intended, client).await
         };
         // The first request was processed, so this is none that the server has not seen.
         answer = hop.map_err(|e| Broken { unprocessed: false, ..e })?;

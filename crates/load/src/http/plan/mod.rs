@@ -19,8 +19,10 @@ use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 
 use super::check::Checks;
 use super::choice::Think;
+use super::events::EventStream;
 use super::url::Url;
 use super::via::Via;
+use crate::fill::{Capture, Data};
 use crate::run::clients::ClientRange;
 use crate::run::timeline::Phase;
 
@@ -135,8 +137,14 @@ pub struct Pool {
     pub name: String,
     /// The targets.
     pub targets: Vec<Target>,
-    /// The requests.
+    /// The requests: each time one of them by its weight, or with `steps` all of them, one after the other.
     pub requests: Vec<Request>,
+    /// Whether the requests are the steps of a flow, which a client takes in this order; the pace is then that of flows.
+    pub steps: bool,
+    /// Whether clients keep cookies: with steps for a flow, otherwise for the run.
+    pub cookies: bool,
+    /// Rows that fill in the requests.
+    pub data: Option<Arc<Data>>,
     /// When requests are sent.
     pub pace: Pace,
     /// Concurrent connections over all lanes.
@@ -173,8 +181,8 @@ pub struct Pool {
     pub behaviour: Behaviour,
     /// Buckets of the target to hit.
     pub aim: Option<HttpAim>,
-    /// TCP Fast Open (RFC 7413): each request goes with the SYN of its connection, where the target's cookie is known. For requests that may
-    /// be repeated, each on a connection of its own.
+    /// TCP Fast Open (RFC 7413): each request goes with the SYN of its connection, where the target's cookie is known. For requests that
+    /// may be repeated, each on a connection of its own.
     pub fast_open: bool,
 }
 
@@ -186,6 +194,9 @@ impl Pool {
             name: name.to_owned(),
             targets: vec![target],
             requests: vec![Request::default()],
+            steps: false,
+            cookies: false,
+            data: None,
             pace: Pace::Closed,
             connections: 1,
             burst: 1000,
@@ -227,6 +238,8 @@ pub enum Body {
     None,
     /// These bytes.
     Bytes(Arc<[u8]>),
+    /// This text, in which placeholders are filled in.
+    Text(Arc<str>),
     /// This many bytes of a pattern, generated while they are sent.
     Generated(u64),
 }
@@ -265,6 +278,7 @@ impl Body {
         match self {
             Self::None => 0,
             Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Text(text) => text.len() as u64,
             Self::Generated(length) => *length,
         }
     }
@@ -276,7 +290,7 @@ impl Body {
     }
 }
 
-/// A request.
+/// A request. Path, values of headers and a body of text may have placeholders ([`crate::fill::Template`]).
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Name in reports; method and path if `None`.
@@ -293,6 +307,12 @@ pub struct Request {
     pub checks: Checks,
     /// Relative frequency with which it is chosen.
     pub weight: f64,
+    /// What a step takes from its answer for the steps after it.
+    pub captures: Vec<Capture>,
+    /// Time between the answer of a step and the next step.
+    pub pause: Think,
+    /// The answer is a stream of events, whose times are measured.
+    pub events: Option<EventStream>,
 }
 
 impl Default for Request {
@@ -305,11 +325,37 @@ impl Default for Request {
             body: Body::None,
             checks: Checks::default(),
             weight: 1.0,
+            captures: Vec::new(),
+            pause: Think::None,
+            events: None,
         }
     }
 }
 
 impl Request {
+    /// Whether nothing but the status and the length of its answer is looked at.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.checks.content() && self.captures.is_empty() && self.events.is_none()
+    }
+
+    /// Its texts that may have placeholders.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let body = match &self.body {
+            Body::Text(text) => Some(&**text),
+            _ => None,
+        };
+        self.path
+            .as_deref()
+            .into_iter()
+            .chain(self.headers.iter().map(|(_, value)| value.as_str()))
+            .chain(body)
+    }
+
+    /// Whether something is looked for in its answer beside what is checked.
+    pub(super) fn is_watched(&self) -> bool {
+        !self.captures.is_empty() || self.events.is_some()
+    }
+
     /// Name in reports.
     #[must_use]
     pub fn title(&self) -> String {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{Behaviour, Pace, Plan, Pool, Request, Version};
+use crate::fill::Template;
 use crate::run::clients::ClientRange;
 
 /// Why a plan cannot be carried out.
@@ -108,6 +109,7 @@ impl Pool {
         }
         self.check_follow()?;
         self.check_fast_open()?;
+        self.check_fill()?;
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {
             let other = |a: &SocketAddr| a.is_ipv4() != family;
             if self.clients.iter().all(|c| c.is_ipv4() == family)
@@ -162,11 +164,22 @@ impl Pool {
 }
 
 impl Request {
-    /// Checks method, path and headers.
+    /// Checks method, path and headers, with whatever stands in the place of their placeholders.
     ///
     /// # Errors
     /// What is wrong, in one line.
     pub fn check(&self) -> Result<(), BadPlan> {
+        let bare = |text: &String| Template::bare(text).map_err(|e| BadPlan(e.to_string()));
+        let mut headers = Vec::with_capacity(self.headers.len());
+        for (name, value) in &self.headers {
+            headers.push((name.clone(), bare(value)?));
+        }
+        let path = self.path.as_ref().map(bare).transpose()?;
+        Self { path, headers, method: self.method.clone(), ..Self::default() }.check_as_it_is()
+    }
+
+    /// The same without placeholders.
+    pub(in crate::http) fn check_as_it_is(&self) -> Result<(), BadPlan> {
         let request = self;
         let token = |s: &str| {
             !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))

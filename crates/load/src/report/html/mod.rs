@@ -141,7 +141,14 @@ fn latency(run: &Run, out: &mut impl Write) -> io::Result<()> {
     percentiles(&run.total, out)?;
     let t = &run.total;
     let staged = !t.connect.is_empty() || !t.tls.is_empty() || !t.first_byte.is_empty();
-    figure(out, "Stages", &stages(run), if staged { plots::stage_spectra(t) } else { None })
+    figure(out, "Stages", &stages(run), if staged { plots::stage_spectra(t) } else { None })?;
+    figure(
+        out,
+        "Events",
+        "Of server-sent events: from the moment a request was to be sent to the first event and to the last of its stream, and from one event to \
+         the next.",
+        plots::event_spectra(t),
+    )
 }
 
 /// What the stages are: those of connections count from the intended moment (docs/load-tcp.md).
@@ -172,7 +179,7 @@ fn percentiles(part: &Part, out: &mut impl Write) -> io::Result<()> {
         write!(out, "<th>{head}</th>")?;
     }
     writeln!(out, "</tr>")?;
-    for (name, times) in part.spectra() {
+    for (name, times) in part.all_spectra() {
         if !times.is_empty() {
             write!(out, "<tr><td>{name}</td><td>{}</td>", show_count(times.count()))?;
             for nanos in row(times) {
@@ -342,6 +349,14 @@ fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
     line("held up", c.held_up, u.held_up, "times something due had to wait for room or a connection", false)?;
     for (name, count) in &c.more {
         line(name, *count, u.more.get(name).copied().unwrap_or(0), "", false)?;
+    }
+    if let Some(events) = &run.total.events {
+        let streams = format!(
+            "in {} streams, {} of each on average",
+            show_count(events.streams),
+            show_count(events.per_stream.mean())
+        );
+        line("events", events.events, 0, &streams, false)?;
     }
     line(
         "bytes sent",

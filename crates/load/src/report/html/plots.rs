@@ -118,6 +118,17 @@ pub(super) fn stage_spectra(part: &Part) -> Option<String> {
     spectra("Stages of a request by percentile", &curves)
 }
 
+/// The times of streams of events.
+pub(super) fn event_spectra(part: &Part) -> Option<String> {
+    let events = part.events.as_ref()?;
+    let curves = [
+        ("1st event", &events.first_event, 3, ""),
+        ("event gap", &events.event_gap, 5, ""),
+        ("last event", &events.last_event, 6, "dot"),
+    ];
+    spectra("Events of streams by percentile", &curves)
+}
+
 /// A plot over the time of the run: each phase has a mark where it begins, and what was not measured is shaded.
 fn over_time(title: &str, run: &Run, y: Axis) -> Plot {
     let mut plot = Plot::new(title, Axis::exactly(run.seconds, seconds), y);

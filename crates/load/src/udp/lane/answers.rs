@@ -41,8 +41,10 @@ impl Lane {
     pub(super) fn take(&mut self, now: u64) {
         let mut came = std::mem::take(&mut self.came);
         for datagram in came.drain(..) {
-            let (long, size) = (datagram.len(), self.common.config.size);
-            match Header::read(datagram.payload(), long, self.common.run, size) {
+            let (long, sizes) = (datagram.len(), &self.common.config.sizes);
+            match Header::read(datagram.payload(), long, self.common.run, |flow, number| {
+                sizes.of(flow, number)
+            }) {
                 Parsed::Ours(header) if header.flow == Header::PROBE => self.counts.probes_answered += 1,
                 Parsed::Ours(header) => self.answer(&header, &datagram, now),
                 Parsed::Corrupt => self.corrupt(now),

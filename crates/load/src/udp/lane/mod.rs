@@ -55,6 +55,8 @@ pub(crate) struct Lane {
     turn: usize,
     row: usize,
     payload: Vec<u8>,
+    /// Datagrams of the present burst that are still to be sent.
+    burst: u32,
     came: Vec<Datagram>,
     window: Window,
     counts: Counts,
@@ -106,7 +108,8 @@ impl Lane {
             flows: clients.into_iter().map(flow).collect(),
             turn: 0,
             row: 0,
-            payload: template(common.config.size),
+            payload: template(common.config.sizes.ends().1),
+            burst: common.config.burst,
             came: Vec::with_capacity(BURST),
             window: Window::new(window),
             counts: Counts::default(),
@@ -243,10 +246,11 @@ impl Lane {
         }
     }
 
-    /// Sends the next datagram of the next flow; `false` if there is no room now.
+    /// Sends the next datagram of the next flow, and returns its size in bytes; `None` if there is no room now.
     #[inline]
-    fn send(&mut self, slot: u32, intended: u64) -> Result<bool, String> {
+    fn send(&mut self, slot: u32, intended: u64) -> Result<Option<u64>, String> {
         let sequence = self.flows[self.turn].order.next();
+        let size = self.common.config.sizes.of(self.turn as u32, sequence) as u64;
         let sent = self.put(self.turn as u32, slot, sequence, intended)?;
         if sent {
             self.flows[self.turn].order.sent();
@@ -256,7 +260,7 @@ impl Lane {
                 self.next_flow();
             }
         }
-        Ok(sent)
+        Ok(sent.then_some(size))
     }
 
     #[inline]
@@ -289,14 +293,16 @@ impl Lane {
 
     #[inline]
     fn put(&mut self, flow: u32, slot: u32, sequence: u64, intended: u64) -> Result<bool, String> {
-        Header { run: self.common.run, flow, slot, sequence, intended }.write(&mut self.payload);
+        let size = self.common.config.sizes.of(flow, sequence);
+        let payload = &mut self.payload[..size];
+        Header { run: self.common.run, flow, slot, sequence, intended }.write(payload);
         let at = if (flow as usize) < self.flows.len() { flow as usize } else { 0 };
         let (client, target) = (self.flows[at].client, self.common.config.target);
-        let mut sent = self.ports.send(at, client, target, &self.payload);
+        let mut sent = self.ports.send(at, client, target, &self.payload[..size]);
         // An ICMP error for an earlier datagram is returned for this one, once.
         if let Err(SocketError::Network(kind)) = sent {
             self.complain(kind);
-            sent = self.ports.send(at, client, target, &self.payload);
+            sent = self.ports.send(at, client, target, &self.payload[..size]);
         }
         match sent {
             Err(SocketError::Network(_)) => Ok(false),

@@ -70,12 +70,13 @@ impl Lane {
     fn schedule(&self, start: u64, rate: u64, poisson: bool) -> Moments {
         let (all, nth) = (self.common.gate.active as f64, self.common.place(self.bucket) as f64);
         let rng = poisson.then(|| Rng::new(self.common.config.seed ^ u64::from(self.bucket) << 48));
-        Moments::new(&self.common.config.phases, start, rate as f64, 1.0 / all, nth / all, rng)
+        let rate = rate as f64 / f64::from(self.common.config.burst);
+        Moments::new(&self.common.config.phases, start, rate, 1.0 / all, nth / all, rng)
     }
 
     /// Sends what is due, at most a batch.
     fn send_due(&mut self, schedule: &mut Moments, now: u64, end: u64) -> Result<Next, String> {
-        let mut moments = [0; BATCH];
+        let mut moments = [(0, 0); BATCH];
         let mut sent = 0;
         if !self.flush()? {
             self.held_up(now);
@@ -101,23 +102,27 @@ impl Lane {
             };
             // The datagram carries its lateness, which the answer returns.
             let late = u32::try_from(at.saturating_sub(intended)).unwrap_or(u32::MAX);
-            if !self.send(late, intended)? {
+            let Some(size) = self.send(late, intended)? else {
                 self.held_up(now);
                 if self.common.config.slots.is_some() {
                     self.slotted.pop();
                 }
                 break Next::More;
+            };
+            self.burst -= 1;
+            if self.burst == 0 {
+                self.burst = self.common.config.burst;
+                schedule.advance();
             }
-            schedule.advance();
-            moments[sent] = intended;
+            moments[sent] = (intended, size);
             sent += 1;
         };
         let all = self.flush()?;
         if sent > 0 {
             // Read after the batch, so that the slip is over- rather than underestimated.
             let after = clock();
-            for moment in &moments[..sent] {
-                self.recorder.sent(*moment, after, self.payload.len() as u64);
+            for (moment, size) in &moments[..sent] {
+                self.recorder.sent(*moment, after, *size);
             }
         }
         Ok(if all { next } else { Next::More })
@@ -135,8 +140,16 @@ impl Lane {
 
     /// Counts datagrams that were due and will not be sent, with their lateness so far.
     fn give_up_schedule(&mut self, mut schedule: Moments, end: u64, now: u64) -> u64 {
-        let recorder = &mut self.recorder;
-        self.counts.unsent += schedule.pass(end, u64::MAX, |due, n| recorder.unsent(due, now, n));
+        let (recorder, burst) = (&mut self.recorder, u64::from(self.common.config.burst));
+        // Of the burst that was begun, some have been sent.
+        let mut begun = burst - u64::from(self.burst);
+        let mut unsent = 0;
+        schedule.pass(end, u64::MAX, |due, n| {
+            let left = n * burst - std::mem::take(&mut begun);
+            recorder.unsent(due, now, left);
+            unsent += left;
+        });
+        self.counts.unsent += unsent;
         end
     }
 
@@ -172,11 +185,11 @@ impl Lane {
             let Some(slot) = self.window.peek() else { return Ok(Next::Answer) };
             let flow = self.turn;
             let sequence = self.flows[flow].order.next();
-            if !self.send(slot, now)? {
+            let Some(size) = self.send(slot, now)? else {
                 self.held_up(now);
                 return Ok(Next::More);
-            }
-            self.recorder.sent(now, now, self.payload.len() as u64);
+            };
+            self.recorder.sent(now, now, size);
             self.window.take(flow as u32, sequence, now);
         }
         Ok(Next::More)

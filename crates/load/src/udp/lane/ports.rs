@@ -41,8 +41,7 @@ impl Ports {
         let (sockets, flows) = open(common, bucket)?;
         let each = matches!(common.config.sources, Sources::Addresses { .. });
         let run = if each { (TOGETHER / sockets.len().max(1)).max(1) } else { 1 };
-        let size = common.config.size;
-        Ok((Self { sockets, each, ear: 0, run, held: Vec::new(), of: 0, size }, flows))
+        Ok((Self { sockets, each, ear: 0, run, held: Vec::new(), of: 0, size: 1 }, flows))
     }
 
     /// Datagrams that a flow sends one after the other, if so many are due.
@@ -62,10 +61,10 @@ impl Ports {
     ) -> Result<bool, SocketError> {
         if self.run > 1 {
             let full = self.held.len() + payload.len() > TOGETHER * self.size;
-            if (flow != self.of || full) && !self.flush()? {
+            if (flow != self.of || full || payload.len() != self.size) && !self.flush()? {
                 return Ok(false);
             }
-            self.of = flow;
+            (self.of, self.size) = (flow, payload.len());
             self.held.extend_from_slice(payload);
             return Ok(true);
         }

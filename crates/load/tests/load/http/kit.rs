@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream};
 use flowlane_http::h1::{Event, Limits, RequestReader};
+use flowlane_http::server::{Options, Server};
 use flowlane_load::Phase;
 use flowlane_load::http::{HttpLoad, HttpOptions, HttpOutcome, Pace, Plan, Pool, Request, Target};
 use flowlane_load::report::{About, PoolAbout, Run, join};
@@ -93,7 +94,39 @@ pub(crate) fn run_until(workers: usize, plan: Plan, server: &Serve, go_on: impl 
     start(workers, plan, server, Duration::ZERO, go_on)
 }
 
+/// Runs a plan against what `flowlane serve http` serves.
+pub(crate) fn run_on_ours(plan: Plan) -> Ran {
+    let server = Server::new(Options::default(), 64).unwrap();
+    let main = move || {
+        let server = server.clone();
+        async move {
+            let listener = TcpListener::bind(None, 80, Server::listen_options()).unwrap();
+            let _ = server.serve(listener).await;
+        }
+    };
+    start_on(1, plan, main, Duration::ZERO, |_| true)
+}
+
 fn start(workers: usize, plan: Plan, server: &Serve, slack: Duration, go_on: impl Fn(u64) -> bool) -> Ran {
+    let server = server.clone();
+    let listen = move || {
+        let server = server.clone();
+        async move {
+            let listener = TcpListener::on_port(80).unwrap();
+            while let Ok(stream) = listener.accept().await {
+                stream.set_nodelay(true).unwrap();
+                flowlane::spawn(server(stream)).unwrap();
+            }
+        }
+    };
+    start_on(workers, plan, listen, slack, go_on)
+}
+
+fn start_on<F, R>(workers: usize, plan: Plan, listen: F, slack: Duration, go_on: impl Fn(u64) -> bool) -> Ran
+where
+    F: Fn() -> R + Send + Sync + 'static,
+    R: Future<Output = ()> + Send + 'static,
+{
     let rss = Arc::new(Rss::new(Key::MICROSOFT, workers));
     let claimed =
         plan.pools.iter().flat_map(|p| &p.clients).flat_map(flowlane_load::ClientRange::prefixes).collect();
@@ -107,19 +140,6 @@ fn start(workers: usize, plan: Plan, server: &Serve, slack: Duration, go_on: imp
         .unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
     let mut builder = Runtime::builder().workers(workers).pin(false).seed(11);
-    let listen = {
-        let server = server.clone();
-        move || {
-            let server = server.clone();
-            async move {
-                let listener = TcpListener::on_port(80).unwrap();
-                while let Ok(stream) = listener.accept().await {
-                    stream.set_nodelay(true).unwrap();
-                    flowlane::spawn(server(stream)).unwrap();
-                }
-            }
-        }
-    };
     let there = builder.host(Host::new("server", rss.clone(), listen).interface(on("10.0.0.1/8")));
     let here = Host::new("load", rss, load.main());
     let here = builder.host(here.interface(Interface { claimed, ..on("10.0.0.2/8") }));

@@ -197,6 +197,7 @@ pub(super) fn config(keys: u64) -> MemcachedLoadConfig {
             protocol: Protocol::Text,
             verify: true,
         },
+        by_lane: false,
         fill: true,
         phases: vec![Phase::hold(Duration::from_millis(200))],
         timeout: Duration::from_secs(5),

@@ -54,6 +54,7 @@ impl Worker {
             moves: Moves::default(),
             meter: Meter::new(watched, shared.beats[index].clone()),
             taps: Taps::default(),
+            led: Vec::new(),
             cycle: Cycle::new(idle),
             now: Time::ZERO,
             shared,

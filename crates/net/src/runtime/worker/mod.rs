@@ -49,7 +49,7 @@ use flowlane_sys::frame::Pool;
 
 use self::captures::Taps;
 use self::cycle::Cycle;
-use self::hosts::Hosts;
+use self::hosts::{Hosts, Led};
 use self::lanes::Lanes;
 use self::meter::{Meter, Step};
 use self::moving::Moves;
@@ -73,6 +73,8 @@ pub(crate) struct Worker {
     moves: Moves,
     /// Captures that run.
     taps: Taps,
+    /// Where the frames of a burst go; empty between bursts.
+    led: Vec<Led>,
     meter: Meter,
     cycle: Cycle,
 }

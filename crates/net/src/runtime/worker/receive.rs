@@ -5,7 +5,7 @@ use flowlane_stack::tcp::AHEAD;
 use flowlane_sys::frame::Frame;
 
 use super::Worker;
-use super::hosts::{Arrival, Here};
+use super::hosts::{Arrival, Here, Led};
 use super::meter::Step;
 use crate::runtime::netisr::Parcel;
 
@@ -43,6 +43,9 @@ impl Worker {
                             self.classify(Arrival { door, port: p, queue }, frame);
                         }
                     }
+                }
+                Some(door) if self.moves.is_empty() && !self.taps.is_on() => {
+                    self.give_burst(Arrival { door, port: p, queue }, &mut burst);
                 }
                 Some(door) => {
                     for frame in burst.drain(..) {
@@ -82,6 +85,42 @@ impl Worker {
                 slot.lane.tcp().prefetch_connection(expected);
             }
         }
+    }
+
+    /// As [`Worker::classify`] of each, while no lane is on its way and nothing is captured. Frames for one lane that follow one another are
+    /// given to it together.
+    fn give_burst(&mut self, arrival: Arrival, burst: &mut Vec<Frame>) {
+        let (index, now) = (self.index, self.now);
+        let mut led = std::mem::take(&mut self.led);
+        let here = || Here { index, now, moves: &self.moves };
+        self.hosts.steer_burst(index, here, arrival, burst, &mut led);
+        let mut frames = burst.drain(..);
+        for Led { lane, owner, frames: n } in led.drain(..) {
+            if owner != index {
+                frames.by_ref().take(n).for_each(|frame| {
+                    self.netisr.send(owner, Parcel::Frame { lane, class: Class::Ethernet, frame });
+                });
+                continue;
+            }
+            let in_burst = self.lanes.are_in_burst();
+            let Some(slot) = self.lanes.touch(lane).filter(|_| in_burst) else {
+                let run = frames.by_ref().take(n);
+                run.for_each(|frame| self.deliver_now(lane, Class::Ethernet, frame, true));
+                continue;
+            };
+            slot.counters.aligned += n as u64;
+            slot.work += n as u32;
+            self.netisr.stats.handled += n as u64;
+            self.netisr.stats.dispatched += n as u64;
+            if frames.len() == n {
+                // Nearly always all are for one lane: then there is nothing to be counted on the way.
+                slot.lane.input_burst(now, &self.frames, frames.by_ref());
+            } else {
+                slot.lane.input_burst(now, &self.frames, frames.by_ref().take(n));
+            }
+        }
+        drop(frames);
+        self.led = led;
     }
 
     #[inline]

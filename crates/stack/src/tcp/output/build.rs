@@ -28,6 +28,12 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Segments of `size` bytes that the payload fills. Where it fills one, which is nearly always, nothing is divided.
+    #[inline]
+    pub(crate) fn segments(&self, size: u32) -> u32 {
+        if self.len <= size { u32::from(self.len > 0) } else { self.len.div_ceil(size.max(1)) }
+    }
+
     /// An acknowledgement with nothing else in it.
     pub(crate) const fn bare(seq: Seq) -> Self {
         Self { seq, offset: 0, len: 0, flags: TcpFlags::ACK, segment_size: 0, last: false, push: false }

@@ -207,7 +207,7 @@ impl Connection {
         self.snd.sent(end);
         if plan.len > 0 {
             self.wake_writer_with_room(core);
-            core.stats.data_packets_sent += u64::from(plan.len.div_ceil(plan.segment_size.max(1)));
+            core.stats.data_packets_sent += u64::from(plan.segments(plan.segment_size));
             core.stats.data_bytes_sent += u64::from(plan.len);
             if plan.len < self.effective_mss() {
                 self.snd.sent_small();

@@ -39,7 +39,7 @@ impl Connection {
         let more = self.has(Flags::MORE | Flags::CORK) && !self.has(Flags::FORCE);
         let millisecond = self.rate_is_out(mss);
         let Some(tx) = self.tx.get_mut() else { return };
-        let segments = tx.burst().saturating_add(plan.len.div_ceil(mss));
+        let segments = tx.burst().saturating_add(plan.segments(mss));
         let enough = segments >= u32::from(core.config.least_burst) && millisecond(segments);
         let over = plan.last || segments >= half || enough;
         if over && segments > 1 && !more {

@@ -3,6 +3,7 @@
 //! Arguments or a scenario file become a plan ([`plan`]), which is checked before a link is opened; an error is one line. Kernel
 //! sockets are used unless a link is named ([`place`]).
 
+mod log;
 mod pair;
 #[cfg(feature = "agents")]
 mod part;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use flowlane::Rss;
 use flowlane_load::Phase;
@@ -26,6 +27,7 @@ use flowlane_load::report::{About, Goal, PoolAbout, Run, Snapshot, Usage, join};
 use flowlane_load::scenario::Scenario;
 use flowlane_load::timeline;
 
+use self::log::{Log, LogOptions};
 use self::place::{LinkKind, Place};
 use self::plan::PlanOptions;
 use super::find::{self, Find, Measured};
@@ -53,9 +55,14 @@ struct Source {
 #[derive(Debug, Args)]
 pub(crate) struct Http {
     /// Target: http://HOST:PORT/PATH or https://..., each with its scheme; of several, connections take one after the other in turn.
-    #[arg(value_name = "URL", required_unless_present = "scenario")]
+    #[arg(value_name = "URL", required_unless_present_any = ["scenario", "curl"])]
     urls: Vec<Url>,
-    /// Scenario file in TOML, with tables [[pool]] and [[phase]]; URLs replace its targets. The end of 'flowlane load http --help' shows one.
+    /// The request of this command line of curl, as browsers copy it: 'curl https://... -H ... --data-raw ...'. What would be something
+    /// else here is refused.
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["urls", "scenario", "method", "body", "body_size", "body_file"])]
+    curl: Option<String>,
+    /// Scenario file in TOML, with tables [[pool]] and [[phase]]; URLs replace its targets. The end of 'flowlane load http --help' shows
+    /// one.
     #[arg(long, value_name = "FILE", conflicts_with = "find_rate")]
     scenario: Option<PathBuf>,
     #[command(flatten)]
@@ -66,6 +73,8 @@ pub(crate) struct Http {
     place: Place,
     #[command(flatten)]
     outputs: Outputs,
+    #[command(flatten)]
+    log: LogOptions,
     #[cfg(feature = "agents")]
     #[command(flatten)]
     crew: super::agents::CrewOptions,
@@ -89,6 +98,7 @@ impl Http {
         self.place.keep_reachable(&mut plan);
         self.place.check(&plan)?;
         if self.place.link == LinkKind::Kernel {
+            self.place.wait.for_all(&plan);
             super::reach::keep_answering(&mut plan);
         }
         self.place.more_descriptors(&plan)?;
@@ -102,9 +112,10 @@ impl Http {
             let about = ("load http", targets(&rates.plan.pools[0]));
             return self.find.search(condition, about, &mut rates, &self.outputs, &interrupt);
         }
+        let log = self.log.open()?;
         let about = self.about(&plan, said);
         let watch = self.outputs.watch(plan.duration(), &names)?;
-        let run = self.measure(&plan, about, &rss, &interrupt, Some(watch))?;
+        let run = self.measure(&plan, about, &rss, &interrupt, (Some(watch), log))?;
         self.outputs.write(&run, &interrupt)
     }
 
@@ -115,12 +126,19 @@ impl Http {
         about: About,
         rss: &Arc<Rss>,
         interrupt: &Interrupt,
-        watch: Option<(Watch, SyncSender<Snapshot>)>,
+        (watch, log): (Option<(Watch, SyncSender<Snapshot>)>, Option<Log>),
     ) -> anyhow::Result<Run> {
         let slack = self.asked.slack.unwrap_or_default();
         let (mut watch, snapshots) = watch.unzip();
-        let lanes = rss.buckets.len();
-        let options = HttpOptions { lanes, exact: self.asked.exact, slack, snapshots, part: None };
+        let (log, writing) = log.map(|log| log.begin(plan)).transpose()?.unzip();
+        let options = HttpOptions {
+            lanes: rss.buckets.len(),
+            exact: self.asked.exact,
+            slack,
+            snapshots,
+            log,
+            part: None,
+        };
         let load = HttpLoad::new(plan.clone(), options)?;
         let before = Usage::now();
         let (started, begun) = (SystemTime::now(), Instant::now());
@@ -147,6 +165,11 @@ impl Http {
         }
         let usage = Usage::now().since(before).within(begun.elapsed());
         let counted = runtime.stop();
+        // With it the last sender is gone.
+        drop(load);
+        if let Some(writing) = writing {
+            writing.end();
+        }
 
         let kernel = self.place.link == LinkKind::Kernel;
         let records = std::mem::take(&mut outcome.records);
@@ -184,7 +207,14 @@ impl Http {
     fn plan(&self) -> anyhow::Result<(Plan, Source)> {
         let seed = steering::seed(self.place.seed)?;
         let Some(file) = &self.scenario else {
-            return Ok((self.asked.plan(&self.urls, &self.place.clients, seed)?, Source::default()));
+            let curl = self.curl.as_deref().map(flowlane_load::http::curl::Curl::parse).transpose();
+            let curl = curl.map_err(|why| anyhow!("--curl: {why}"))?;
+            let urls = match &curl {
+                Some(curl) => vec![curl.url.parse().context("--curl")?],
+                None => self.urls.clone(),
+            };
+            let plan = self.asked.plan(&urls, curl.as_ref(), &self.place.clients, seed)?;
+            return Ok((plan, Source::default()));
         };
         let in_file = || file.display().to_string();
         let text = crate::description::read(file)?;
@@ -247,7 +277,13 @@ struct Rates<'a> {
 
 impl Rates<'_> {
     fn run(&self, plan: &Plan) -> anyhow::Result<Run> {
-        self.load.measure(plan, self.load.about(plan, Source::default()), &self.rss, self.interrupt, None)
+        self.load.measure(
+            plan,
+            self.load.about(plan, Source::default()),
+            &self.rss,
+            self.interrupt,
+            (None, None),
+        )
     }
 }
 

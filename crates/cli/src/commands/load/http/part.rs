@@ -73,6 +73,7 @@ impl Http {
             exact: self.asked.exact,
             slack: self.asked.slack.unwrap_or_default(),
             snapshots: Some(snapshots),
+            log: None,
             part: Some(part),
         };
         let load = HttpLoad::new(plan.clone(), options)?;

@@ -13,6 +13,7 @@ use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 
 use super::super::home::Home;
+use super::super::reach::WaitOption;
 use super::super::side::{Side, Ways};
 use crate::address;
 use crate::fast_open;
@@ -81,6 +82,8 @@ pub(super) struct Place {
     #[arg(long)]
     pub(super) seed: Option<u64>,
     #[command(flatten)]
+    pub(super) wait: WaitOption,
+    #[command(flatten)]
     instruments: Instruments,
 }
 
@@ -109,6 +112,7 @@ impl Place {
     pub(super) fn check(&self, plan: &Plan) -> anyhow::Result<()> {
         let kernel = self.link == LinkKind::Kernel;
         self.instruments.check(kernel)?;
+        self.wait.check(&self.link, kernel)?;
         self.side.io.of(&self.link, kernel, "load http", Work::Connections)?;
         ensure!(
             self.ways.tunnel.is_empty() || matches!(self.link, LinkKind::Link(_)),

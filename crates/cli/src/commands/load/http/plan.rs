@@ -4,11 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields};
+use flowlane_http::tls::Trust;
+use flowlane_load::fill::{Data, Order};
+use flowlane_load::http::curl::{Curl, Piece};
 use flowlane_load::http::{
-    AimLaw, Behaviour, Body, Checks, Follow, Pace, Plan, Pool, Request, Target, Think, Url, Version, check,
+    AimLaw, Behaviour, Body, Checks, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url,
+    Version, check,
 };
 use flowlane_load::scenario::Instead;
 use flowlane_load::{ClientRange, Phase, timeline};
@@ -92,6 +96,23 @@ pub(super) struct PlanOptions {
     /// Request body: the content of this file or pipe, at most 1 GiB.
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
     body_file: Option<PathBuf>,
+    /// File of rows, comma-separated, whose first line names the columns: {{NAME}} in a path, header or --body stands for a field of the
+    /// request's row. At most 256 MiB.
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    data: Option<PathBuf>,
+    /// How rows are used: in-order, random, once (each at most once; the run ends with the last), or share (rows of its own for each
+    /// worker's lanes).
+    #[arg(long, value_name = "ORDER", default_value = "in-order", requires = "data")]
+    data_order: Order,
+    /// Keep cookies: each connection, and with HTTP/2 each stream, is a client with its own.
+    #[arg(long, conflicts_with = "scenario")]
+    cookies: bool,
+    /// Answers are streams of server-sent events: measure when the first and the last event of each comes, and the time between two.
+    #[arg(long, conflicts_with = "scenario")]
+    events: bool,
+    /// Data of the event behind the last, as '[DONE]': a stream that ends without it has failed.
+    #[arg(long, value_name = "TEXT", requires = "events")]
+    events_end: Option<String>,
     /// Statuses that are not errors: 200, 2xx, 200-299, lists of these, or any [default: all below 400].
     #[arg(long, value_name = "STATUS", value_parser = statuses, conflicts_with = "scenario")]
     expect_status: Option<Statuses>,
@@ -132,7 +153,7 @@ pub(super) struct PlanOptions {
     )]
     follow: Option<u32>,
     /// Follow redirects to any host: answers then choose where requests go.
-    #[arg(long, requires = "follow")]
+    #[arg(long, conflicts_with = "scenario")]
     follow_anywhere: bool,
     /// Slow clients: bytes per second that each connection reads.
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
@@ -206,6 +227,32 @@ fn law(text: &str) -> Result<AimLaw, String> {
     }
 }
 
+/// The body of a command line of curl: its text, which may have placeholders, or files.
+fn curl_body(curl: &Curl) -> anyhow::Result<Body> {
+    let texts = curl.body.iter().map(|piece| match piece {
+        Piece::Text(text) => Some(text.as_str()),
+        Piece::File { .. } => None,
+    });
+    if let Some(texts) = texts.collect::<Option<Vec<_>>>() {
+        return Ok(if texts.is_empty() { Body::None } else { Body::Text(texts.join("&").into()) });
+    }
+    let mut bytes = Vec::new();
+    for (i, piece) in curl.body.iter().enumerate() {
+        if i > 0 {
+            bytes.push(b'&');
+        }
+        match piece {
+            Piece::Text(text) => bytes.extend_from_slice(text.as_bytes()),
+            Piece::File { path, whole } => {
+                let content = Body::of_file(path).with_context(|| format!("--curl: @{}", path.display()))?;
+                let Body::Bytes(content) = content else { continue };
+                bytes.extend(content.iter().filter(|b| *whole || !matches!(b, b'\r' | b'\n' | 0)));
+            }
+        }
+    }
+    Ok(Body::Bytes(bytes.into()))
+}
+
 impl PlanOptions {
     /// The options that replace a scenario's figures.
     pub(super) fn instead(&self) -> Instead {
@@ -213,7 +260,13 @@ impl PlanOptions {
     }
 
     /// The plan.
-    pub(super) fn plan(&self, urls: &[Url], clients: &[ClientRange], seed: u64) -> anyhow::Result<Plan> {
+    pub(super) fn plan(
+        &self,
+        urls: &[Url],
+        curl: Option<&Curl>,
+        clients: &[ClientRange],
+        seed: u64,
+    ) -> anyhow::Result<Plan> {
         if self.fast_open {
             ensure!(
                 self.no_keepalive || self.requests_per_connection == Some(1),
@@ -224,6 +277,10 @@ impl PlanOptions {
                 "--fast-open: not with https: the TLS handshake comes before the request"
             );
         }
+        ensure!(
+            !self.follow_anywhere || self.follow.is_some() || curl.is_some_and(|curl| curl.follow),
+            "--follow-anywhere: is for redirects that are followed: --follow"
+        );
         let via = self.via.via()?;
         let target = |url: &Url| Ok(Target { url: url.clone(), addresses: via.addresses(url)?, weight: 1.0 });
         let targets: Vec<Target> = urls.iter().map(target).collect::<anyhow::Result<_>>()?;
@@ -231,7 +288,9 @@ impl PlanOptions {
         let number = |n: Option<u64>, default: u64| usize::try_from(n.unwrap_or(default));
         let pool = Pool {
             targets,
-            requests: vec![self.request()?],
+            requests: vec![self.request(curl)?],
+            data: self.data()?,
+            cookies: self.cookies,
             pace: match self.rate {
                 None => Pace::Closed,
                 Some(rate) => Pace::Rate { per_second: rate, poisson: self.poisson },
@@ -247,13 +306,17 @@ impl PlanOptions {
             write_rate: self.write_rate,
             version: match (self.http2, self.pipeline) {
                 (Some(streams), _) => Version::Http2 { streams },
+                (None, None) if curl.is_some_and(|curl| curl.http2) => Version::Http2 { streams: 1 },
                 (None, pipeline) => Version::Http1 { pipeline: pipeline.unwrap_or(1) },
             },
-            trust: self.via.trust(),
+            trust: if curl.is_some_and(|curl| curl.insecure) { Trust::Anybody } else { self.via.trust() },
             identity: self.via.identity(),
             tls: self.via.versions()?,
             via,
-            follow: self.follow.map(|most| Follow { most, anywhere: self.follow_anywhere }),
+            follow: self
+                .follow
+                .or(curl.filter(|curl| curl.follow).map(|_| Follow::MOST))
+                .map(|most| Follow { most, anywhere: self.follow_anywhere }),
             clients: clients.to_vec(),
             behaviour: match (self.half_open, self.syn_only) {
                 (true, _) => Behaviour::HalfOpen,
@@ -290,15 +353,24 @@ impl PlanOptions {
         timeline::usual(self.ramp, self.warm_up, self.duration.unwrap_or(DURATION))
     }
 
-    fn request(&self) -> anyhow::Result<Request> {
+    fn data(&self) -> anyhow::Result<Option<Arc<Data>>> {
+        let Some(file) = &self.data else { return Ok(None) };
+        let data = Data::of_file(file, self.data_order);
+        Ok(Some(data.with_context(|| format!("--data {}", file.display()))?.into()))
+    }
+
+    fn request(&self, curl: Option<&Curl>) -> anyhow::Result<Request> {
         let body = match (&self.body, self.body_size, &self.body_file) {
-            (Some(text), ..) => Body::Bytes(text.as_bytes().into()),
+            (Some(text), ..) => Body::Text(text.as_str().into()),
             (_, Some(size), _) => Body::Generated(size as u64),
             (_, _, Some(file)) => {
                 Body::of_file(file).with_context(|| format!("--body-file {}", file.display()))?
             }
-            _ => Body::None,
+            _ => curl.map(curl_body).transpose()?.unwrap_or(Body::None),
         };
+        let method = self.method.clone().or_else(|| curl?.method.clone());
+        let mut headers = curl.map_or_else(Vec::new, |curl| curl.headers.clone());
+        headers.extend(self.header.iter().cloned());
         let default = if body.is_empty() { "GET" } else { "POST" };
         let checks = Checks {
             status: self.expect_status.clone().map(|s| s.0).unwrap_or_default(),
@@ -307,10 +379,17 @@ impl PlanOptions {
             contains: self.expect_contains.clone().map(String::into_bytes),
         };
         let request = Request {
-            method: self.method.clone().unwrap_or_else(|| default.into()),
-            headers: self.header.clone(),
+            method: method.unwrap_or_else(|| default.into()),
+            headers,
             body,
             checks,
+            events: match self.events {
+                true => Some(
+                    EventStream::ending_with(self.events_end.as_deref())
+                        .map_err(|e| anyhow!("--events-end: {e}"))?,
+                ),
+                false => None,
+            },
             ..Request::default()
         };
         request.check()?;

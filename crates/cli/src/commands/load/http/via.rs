@@ -9,6 +9,8 @@ use flowlane::written;
 use flowlane_http::tls::{ClientIdentity, Trust, Version, Versions};
 use flowlane_load::http::{ConnectTo, Directions, Follow, Plan, Proxy, Resolve, Via};
 
+use crate::units::show_count;
+
 /// Options of the way to the targets.
 #[derive(Debug, Args)]
 pub(super) struct ViaOptions {
@@ -96,7 +98,12 @@ pub(super) fn shown(plan: &Plan) -> Vec<(String, String)> {
             let whither = if anywhere { "to any host" } else { "to hosts of the targets" };
             ("redirects".to_owned(), format!("followed {whither}, at most {most} for a request"))
         });
-        for entry in pool.via.shown().into_iter().chain(own).chain(follow) {
+        let rows = pool.data.as_ref().map(|data| {
+            let (rows, order, columns) =
+                (show_count(data.rows()), data.order.name(), data.columns().join(", "));
+            ("rows".to_owned(), format!("{rows} of {columns}, {order}"))
+        });
+        for entry in pool.via.shown().into_iter().chain(own).chain(follow).chain(rows) {
             if !all.contains(&entry) {
                 all.push(entry);
             }

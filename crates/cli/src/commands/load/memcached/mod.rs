@@ -3,32 +3,24 @@
 mod mix;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
-use flowlane_load::memcached::{MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, REQUESTS};
-use flowlane_load::report::model::Setup;
-use flowlane_load::report::{About, PoolAbout, Run as Report, Snapshot, Usage};
-use flowlane_load::{ClientRange, FlowWish, Phase, Sources, flows, timeline};
+use flowlane_load::memcached::{self, MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, REQUESTS};
+use flowlane_load::report::Snapshot;
+use flowlane_load::{ClientRange, Phase};
 
-use super::find::{self, Find, Measured};
-use super::home::Home;
-use super::near::{AimOptions, Near, Run, aim};
-use super::reach::{NOWHERE, Named};
-use super::{EVERY, Start, alignment, arrivals, rate_in_words};
-use crate::drops;
-use crate::interrupt::Interrupt;
-use crate::output::{Outputs, Watch};
+use super::course::{Course, Judgement, Load, Needs, Words};
+use super::near::Flows;
+use super::rate_in_words;
+use super::reach::Named;
 use crate::say::say;
 use crate::units::{self, show_count};
 use mix::MixOptions;
 
-/// Default of `--duration`.
-const DURATION: Duration = Duration::from_secs(10);
 /// Most connections of a run, and most requests in flight on one.
 const MOST: u64 = 1_000_000;
 const DEEPEST: u64 = 10_000;
@@ -41,13 +33,6 @@ pub(crate) struct Memcached {
     /// Server: HOST or HOST:PORT [port: 11211].
     #[arg(value_name = "SERVER", value_parser = server)]
     named: Named,
-    /// The one of its addresses that is used.
-    #[arg(skip = NOWHERE)]
-    target: SocketAddr,
-    #[command(flatten)]
-    near: Near,
-    #[command(flatten)]
-    home: Home,
     /// Connections, which stay open.
     #[arg(long, short, default_value = "16", value_parser = units::count)]
     connections: u64,
@@ -60,33 +45,22 @@ pub(crate) struct Memcached {
     /// Poisson arrivals of requests in place of evenly spaced ones.
     #[arg(long, requires = "open_loop")]
     poisson: bool,
+    /// Ask for each key on a connection of the lane that has it: of flowlane serve memcached, whose lanes it asks for ('stats lanes').
+    #[arg(long, conflicts_with = "target_key")]
+    by_lane: bool,
     /// Store all items before the run.
     #[arg(long)]
     fill: bool,
     /// Time before the measurement in which the rate grows evenly from zero.
     #[arg(long, value_parser = units::duration, requires = "rate")]
     ramp: Option<Duration>,
-    /// Time before the measurement with the full load.
-    #[arg(long, value_parser = units::duration)]
-    warm_up: Option<Duration>,
-    /// Duration of the measurement, from when all connections stand and items are stored [default: 10s].
-    #[arg(long, short, value_parser = units::duration)]
-    duration: Option<Duration>,
     /// Limit for connecting, for an answer, and for what is outstanding at the end.
     #[arg(long, default_value = "5s", value_parser = units::duration)]
     timeout: Duration,
-    /// Lateness of what is sent above which the schedule counts as not kept [default: the largest of 5ms, 1 % of the median latency and a tenth of
-    /// the time between two].
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
-    slip_budget: Option<Duration>,
-    #[command(flatten)]
-    aim: AimOptions,
     #[command(flatten)]
     mix: MixOptions,
     #[command(flatten)]
-    find: Find,
-    #[command(flatten)]
-    outputs: Outputs,
+    course: Course,
 }
 
 /// A target whose port may be left out.
@@ -101,98 +75,134 @@ fn server(text: &str) -> Result<Named, String> {
     super::target(bare.as_deref().unwrap_or(text))
 }
 
-impl Memcached {
-    /// Runs the load.
-    pub(crate) fn run(&mut self) -> anyhow::Result<()> {
-        let target = if self.near.is_kernel() {
-            self.named.choose(true)
+impl Load for Memcached {
+    const NAME: &'static str = "load memcached";
+    const TCP: bool = true;
+    const PREPARES: bool = true;
+    type Kind = memcached::Common;
+    type Config = MemcachedLoadConfig;
+
+    fn named(&self) -> &Named {
+        &self.named
+    }
+
+    fn course(&self) -> &Course {
+        &self.course
+    }
+
+    fn course_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
+        let n = self.connections;
+        ensure!((1..=MOST).contains(&n), "--connections {n}: from 1 to 1M");
+        ensure!((1..=DEEPEST).contains(&self.depth), "--depth {}: from 1 to 10k", self.depth);
+        Ok(())
+    }
+
+    fn plan(
+        &self,
+        rss: &Rss,
+        clients: &[ClientRange],
+        phases: Vec<Phase>,
+    ) -> anyhow::Result<MemcachedLoadConfig> {
+        let near = &self.course.near;
+        let (target, seed) = (Endpoint::from(self.course.target), near.seed()?);
+        let theirs = self.course.aim.theirs(UdpFields::Two)?;
+        let connections = usize::try_from(self.connections).context("--connections")?;
+        let sources = if near.is_kernel() || theirs.is_none() {
+            near.addresses(rss, clients, target)?
         } else {
-            self.named.choose_by(|target| self.near.check(target, &self.home).is_ok())
+            let wanted = Flows { target, protocol: Protocol::TCP, flows: connections, all: true, seed };
+            near.flows(rss, clients, &theirs, &wanted)?
         };
-        self.target = self.near.towards(target)?;
-        self.check()?;
-        let _made = self.outputs.check(&["all"])?;
-        let rss = self.near.rss(UdpFields::Two, false, &self.home)?;
-        let clients = self.near.clients(self.target)?;
-        let config = self.plan(&rss, &clients)?;
-        let interrupt = Interrupt::listen()?;
-        if let Some(condition) = &self.find.find_rate {
-            condition.check(&["all".to_owned()]).context("--find-rate")?;
-            let targets = vec![zone::show(self.target).to_string()];
-            let config = MemcachedLoadConfig { phases: find::phases(self.warm_up, self.duration), ..config };
-            let mut rates = Rates { load: self, config, rss, clients, interrupt: &interrupt };
-            let what = ("load memcached", targets);
-            return self.find.search(condition, what, &mut rates, &self.outputs, &interrupt);
-        }
-        let watch = self.outputs.watch(timeline::duration(&config.phases), &["all".to_owned()])?;
-        if self.fill && !self.outputs.are_quiet() {
+        Ok(MemcachedLoadConfig {
+            target,
+            sources,
+            connections,
+            depth: usize::try_from(self.depth).context("--depth")?,
+            rate: self.rate,
+            poisson: self.poisson,
+            mix: self.mix.plan()?,
+            by_lane: self.by_lane,
+            fill: self.fill,
+            phases,
+            timeout: self.timeout,
+            exact: near.exact(),
+            seed,
+            snapshots: None,
+        })
+    }
+
+    fn ramp(&self) -> Option<Duration> {
+        self.ramp
+    }
+
+    fn seed(config: &MemcachedLoadConfig) -> u64 {
+        config.seed
+    }
+
+    fn at(&self, config: MemcachedLoadConfig, per_second: u64) -> MemcachedLoadConfig {
+        MemcachedLoadConfig { rate: Some(per_second), ..config }
+    }
+
+    fn alone(config: MemcachedLoadConfig, phases: Vec<Phase>) -> MemcachedLoadConfig {
+        MemcachedLoadConfig { rate: None, connections: 1, depth: 1, phases, ..config }
+    }
+
+    /// The first run stores the items.
+    fn again(config: &mut MemcachedLoadConfig) {
+        config.fill = false;
+    }
+
+    fn announce(&self) {
+        if self.fill && !self.course.outputs.are_quiet() {
             say!("flowlane: {} items are stored before the run", show_count(self.mix.keys()));
         }
-        let run = self.measure(config, &rss, &clients, &interrupt, Some(watch))?;
-        self.outputs.write(&run, &interrupt)
     }
 
-    /// Makes one run, which is watched or not.
-    fn measure(
-        &self,
-        mut config: MemcachedLoadConfig,
-        rss: &Arc<Rss>,
-        clients: &[ClientRange],
-        interrupt: &Interrupt,
-        watch: Option<(Watch, SyncSender<Snapshot>)>,
-    ) -> anyhow::Result<Report> {
-        let (mut watch, snapshots) = watch.unzip();
-        let (connections, about) = (config.connections, self.about(&config));
-        config.snapshots = snapshots;
-        let load = MemcachedLoad::new(config)?;
-        let default = TcpConfig::default();
-        let run = Run {
-            name: "load memcached",
-            target: self.target,
-            rss,
-            clients,
+    fn prepared(
+        config: MemcachedLoadConfig,
+        to: Option<SyncSender<Snapshot>>,
+    ) -> anyhow::Result<MemcachedLoad> {
+        Ok(MemcachedLoad::new(MemcachedLoadConfig { snapshots: to, ..config })?)
+    }
+
+    fn needs(&self, config: &MemcachedLoadConfig, _: &[ClientRange]) -> anyhow::Result<Needs> {
+        let (connections, default) = (config.connections, TcpConfig::default());
+        Ok(Needs {
             // A lane may hold all connections, if the hash puts them there.
             tcp: TcpConfig { max_connections: default.max_connections.max(connections), ..default },
-            frames: Some((connections / self.near.workers() * 2).clamp(1 << 13, 1 << 17)),
-            io: self.near.io(true)?,
+            frames: Some((connections / self.course.near.workers() * 2).clamp(1 << 13, 1 << 17)),
             descriptors: connections,
-            home: &self.home,
-        };
-        let mut start = Start::now();
-        let (runtime, host) = self.near.start(run, load.main(), |open| open)?;
-        if let Some(watch) = &mut watch {
-            watch.serve(runtime.handle(), "load memcached")?;
-        }
-        let outcome = load.wait(EVERY, |progress| {
-            if !progress.running {
-                // Connections are opened, and items stored: that is no part of the run.
-                start = Start::now();
-            }
-            start.goes_on(watch.as_mut(), interrupt)
-        });
-        if let Some(watch) = watch {
-            watch.end();
-        }
-        let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
-        let counted = runtime.stop();
-        let (interrupted, failure) =
-            (outcome.interrupted, self.failure(&outcome.counts, outcome.interrupted));
-        Ok(outcome.run(About {
-            started: start.at,
-            phases: timeline::shown(load.phases()),
-            usage,
-            alignment: alignment(self.near.is_kernel(), &counted, host),
-            arrivals: arrivals(self.near.is_kernel(), &counted, host),
-            home_ports: self.home.counted(&counted, host),
-            drops: drops::by_reason(&counted, &[("load", host)]),
-            thresholds: self.outputs.thresholds(),
-            slip_budget: self.slip_budget,
-            failures_count: !interrupted,
-            failure,
-            ..about
-        }))
+        })
     }
 
+    fn words(&self, config: &MemcachedLoadConfig) -> Words {
+        let mut connections = format!("{} connections", show_count(config.connections as u64));
+        if config.depth > 1 {
+            connections = format!("{connections} with up to {} requests in flight", config.depth);
+        }
+        let schedule = match config.rate {
+            Some(rate) => format!("{}, {connections}", rate_in_words(rate, config.poisson)),
+            None => format!("closed loop, {connections}"),
+        };
+        let mut more = self.mix.words(&config.mix, config.fill);
+        if config.by_lane {
+            more.insert("by lane".to_owned(), "each key on a connection of its lane".to_owned());
+        }
+        let requests = REQUESTS.map(str::to_owned).to_vec();
+        Words { schedule, open_loop: config.rate.is_some(), requests, more }
+    }
+
+    fn judge(&self, counts: &MemcachedCounts, interrupted: bool) -> Judgement {
+        Judgement { failure: self.failure(counts, interrupted), failures_count: !interrupted }
+    }
+}
+
+impl Memcached {
     /// Reasons for which a run fails without any `--fail`.
     fn failure(&self, counts: &MemcachedCounts, interrupted: bool) -> Option<String> {
         if counts.wrong > 0 {
@@ -206,127 +216,9 @@ impl Memcached {
         }
         Some(format!(
             "{} answers nothing: does a memcached have this port? ({} requests failed)",
-            zone::show(self.target),
+            zone::show(self.course.target),
             show_count(counts.failed())
         ))
-    }
-
-    fn about(&self, config: &MemcachedLoadConfig) -> About {
-        let mut connections = format!("{} connections", show_count(config.connections as u64));
-        if config.depth > 1 {
-            connections = format!("{connections} with up to {} requests in flight", config.depth);
-        }
-        let schedule = match config.rate {
-            Some(rate) => format!("{}, {connections}", rate_in_words(rate, config.poisson)),
-            None => format!("closed loop, {connections}"),
-        };
-        let targets = vec![zone::show(self.target).to_string()];
-        About {
-            pools: vec![PoolAbout {
-                name: "all".into(),
-                targets: targets.clone(),
-                schedule: schedule.clone(),
-                requests: REQUESTS.map(str::to_owned).to_vec(),
-            }],
-            setup: Setup {
-                command: "load memcached".into(),
-                program: env!("CARGO_PKG_VERSION").into(),
-                targets,
-                link: self.near.link_name(),
-                workers: self.near.workers(),
-                seed: Some(config.seed),
-                schedule,
-                open_loop: config.rate.is_some(),
-                more: self.mix.words(&config.mix, config.fill),
-                ..Setup::default()
-            },
-            ..About::default()
-        }
-    }
-
-    /// Checks the arguments by themselves.
-    fn check(&self) -> anyhow::Result<()> {
-        ensure!(!self.duration.is_some_and(|d| d.is_zero()), "--duration must be more than 0");
-        ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
-        let n = self.connections;
-        ensure!((1..=MOST).contains(&n), "--connections {n}: from 1 to 1M");
-        ensure!((1..=DEEPEST).contains(&self.depth), "--depth {}: from 1 to 10k", self.depth);
-        self.near.check(self.target, &self.home)?;
-        if self.near.is_kernel() {
-            self.aim.refuse_on_kernel()?;
-        }
-        Ok(())
-    }
-
-    fn plan(&self, rss: &Rss, clients: &[ClientRange]) -> anyhow::Result<MemcachedLoadConfig> {
-        let (target, seed) = (Endpoint::from(self.target), self.near.seed()?);
-        let theirs = self.aim.theirs(UdpFields::Two)?;
-        let connections = usize::try_from(self.connections).context("--connections")?;
-        let of_family: Vec<_> =
-            clients.iter().filter(|c| c.is_ipv4() == target.ip.is_ipv4()).copied().collect();
-        let sources = if self.near.is_kernel() || theirs.is_none() {
-            ensure!(
-                self.near.is_kernel() || !of_family.is_empty(),
-                "no client address is of the same family as the target {target}"
-            );
-            Sources::Addresses { clients: of_family, lanes: rss.buckets.len() }
-        } else {
-            let protocol = Protocol::TCP;
-            let aim = aim(&theirs);
-            let wish = FlowWish { target, clients, flows: connections, protocol, rss, aim, start: seed };
-            let chosen = flows::choose(&wish)?;
-            let had: usize = chosen.iter().map(Vec::len).sum();
-            ensure!(
-                had == connections,
-                "the client addresses have ports for {had} connections, not {connections}: give more --clients"
-            );
-            Sources::Flows(chosen)
-        };
-        Ok(MemcachedLoadConfig {
-            target,
-            sources,
-            connections,
-            depth: usize::try_from(self.depth).context("--depth")?,
-            rate: self.rate,
-            poisson: self.poisson,
-            mix: self.mix.plan()?,
-            fill: self.fill,
-            phases: timeline::usual(self.ramp, self.warm_up, self.duration.unwrap_or(DURATION)),
-            timeout: self.timeout,
-            exact: self.near.exact(),
-            seed,
-            snapshots: None,
-        })
-    }
-}
-
-/// The runs of a search.
-struct Rates<'a> {
-    load: &'a Memcached,
-    config: MemcachedLoadConfig,
-    rss: Arc<Rss>,
-    clients: Vec<ClientRange>,
-    interrupt: &'a Interrupt,
-}
-
-impl Rates<'_> {
-    /// A run; the first of them stores the items.
-    fn run(&mut self, config: MemcachedLoadConfig) -> anyhow::Result<Report> {
-        self.config.fill = false;
-        self.load.measure(config, &self.rss, &self.clients, self.interrupt, None)
-    }
-}
-
-impl Measured for Rates<'_> {
-    fn at(&mut self, rate: f64) -> anyhow::Result<Report> {
-        self.run(MemcachedLoadConfig { rate: Some(rate.round().max(1.0) as u64), ..self.config.clone() })
-    }
-
-    fn alone(&mut self) -> anyhow::Result<Option<Duration>> {
-        let phases = vec![Phase::hold(find::QUESTION)];
-        let config = self.config.clone();
-        let run = self.run(MemcachedLoadConfig { rate: None, connections: 1, depth: 1, phases, ..config })?;
-        Ok(find::usual(&run))
     }
 }
 

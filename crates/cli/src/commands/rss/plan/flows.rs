@@ -4,8 +4,8 @@
 //! (pcap or pcapng) has the flows of the packets that were received.
 
 use super::super::hash::flow_of;
-use super::super::steering::{End, Which};
 use crate::capture;
+use crate::rss_options::{End, Which};
 use anyhow::{Context, bail, ensure};
 use flowlane_rss::Flow;
 use std::collections::HashSet;

@@ -13,8 +13,8 @@ mod flows;
 mod keys;
 mod target;
 
-use super::steering::{self, End, Steering, Which};
 use crate::exit::Missed;
+use crate::rss_options::{self, End, Steering, Which};
 use crate::rule_file::RuleOption;
 use crate::stdout;
 use anyhow::{Context, bail};
@@ -107,7 +107,7 @@ impl Plan {
         let (Some(end), Some(from)) = (self.to, &self.from) else { bail!("--to and --from: give both") };
         let target = Target::of(self.card.as_deref(), &self.rule, &self.steering, self.of, true)?;
         let rss = &target.rss;
-        let mut wanted = steering::buckets("--buckets", &self.buckets, rss.buckets.len())?;
+        let mut wanted = rss_options::buckets("--buckets", &self.buckets, rss.buckets.len())?;
         if target.queues && self.buckets == "all" {
             // Queues that a card's table does not name cannot be reached.
             wanted.retain(|queue| !rss.slots_of_bucket(*queue).is_empty());

@@ -1,7 +1,7 @@
 //! Whose steering a plan is for: a card's as its driver tells it, a learned rule's, or the one that the options describe.
 
-use super::super::steering::{DefaultKey, Steering};
 use super::super::way::Spread;
+use crate::rss_options::{DefaultKey, Steering};
 use crate::rule_file::{Rule, RuleOption};
 use anyhow::{Context, bail};
 use flowlane_rss::{Flow, Rss};

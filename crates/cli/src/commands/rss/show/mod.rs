@@ -63,9 +63,14 @@ impl Show {
 }
 
 /// Queues that receive, as far as is known.
-pub(super) fn queues(card: &Card, around: &Surroundings) -> u32 {
+pub(crate) fn queues(card: &Card, around: &Surroundings) -> u32 {
     let channels = || card.channels.map(|channels| channels.now.receiving()).ok().filter(|&n| n > 0);
     card.rings.ok().or_else(channels).unwrap_or(around.receive.len() as u32)
+}
+
+/// What AF_XDP can do with a driver, in words.
+pub(crate) fn af_xdp_words(features: &Features) -> String {
+    text::zero_copy(features)
 }
 
 /// How many slots name a queue.

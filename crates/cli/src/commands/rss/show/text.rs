@@ -96,7 +96,7 @@ fn head(shown: &Shown) -> String {
 }
 
 /// What AF_XDP can do with the driver, before anything is bound.
-fn zero_copy(features: &Features) -> String {
+pub(super) fn zero_copy(features: &Features) -> String {
     let copies = match (features.native(), features.zero_copy()) {
         (false, _) => {
             return "generic mode only, frames are copied: the driver runs no XDP programs".to_owned();

@@ -8,9 +8,9 @@ mod run;
 mod text;
 
 use super::hash::flow_of;
-use super::steering::{End, Which};
 use super::way::{Spread, Way};
 use crate::lab_card;
+use crate::rss_options::{End, Which};
 use crate::rule_file::Rule;
 use crate::stdout;
 use anyhow::bail;

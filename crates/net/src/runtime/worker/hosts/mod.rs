@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use flowlane_rss::{Bucket, Rss};
 use flowlane_stack::stats::Figures;
-use flowlane_stack::steering::{HashSource, steer};
+use flowlane_stack::steering::{Glance, HashSource, steer};
 use flowlane_stack::time::Time;
 use flowlane_stack::wire::classify;
 use flowlane_sys::frame::Frame;
@@ -212,6 +212,23 @@ pub(super) struct Arrival {
     pub(super) queue: u16,
 }
 
+/// Where frames that follow one another go: a lane, and the worker that has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Led {
+    pub(super) lane: u32,
+    pub(super) owner: usize,
+    pub(super) frames: usize,
+}
+
+/// Notes where frames go that follow those noted before.
+#[inline(always)]
+fn note(led: &mut Vec<Led>, next: Led) {
+    match led.last_mut() {
+        Some(last) if (last.lane, last.owner) == (next.lane, next.owner) => last.frames += next.frames,
+        _ => led.push(next),
+    }
+}
+
 /// What steering needs of the worker that does it.
 pub(super) struct Here<'a> {
     pub(super) index: usize,
@@ -279,6 +296,75 @@ impl Hosts {
     /// Examples of frames that came on a wrong queue.
     pub(super) fn examples(&self) -> Vec<Misdirected> {
         self.misdirected.clone()
+    }
+
+    /// As [`Hosts::steer`] of each frame of a burst: where they go, in order, is put into `led`.
+    // A function of its own, whose loop has all registers for itself.
+    #[inline(never)]
+    pub(super) fn steer_burst<'a>(
+        &mut self,
+        index: usize,
+        here: impl Fn() -> Here<'a>,
+        arrival: Arrival,
+        burst: &mut [Frame],
+        led: &mut Vec<Led>,
+    ) {
+        let mut rest = burst;
+        loop {
+            let n = match rest.first() {
+                Some(frame) if frame.meta().hash_type != 0 => self.steer_plain(index, arrival, rest, led),
+                _ => 0,
+            };
+            let Some((frame, after)) = rest[n..].split_first_mut() else { return };
+            let (lane, owner) = self.steer(index, &here, arrival, frame);
+            note(led, Led { lane, owner, frames: 1 });
+            rest = after;
+        }
+    }
+
+    /// Steers the first frames of a burst, up to one whose hash did not come with it or is to be looked at, or whose lane is another worker's;
+    /// returns how many. What nearly all frames are of asks for little, and nothing that is the same for all.
+    #[inline(always)]
+    fn steer_plain(
+        &mut self,
+        index: usize,
+        arrival: Arrival,
+        burst: &mut [Frame],
+        led: &mut Vec<Led>,
+    ) -> usize {
+        let Arrival { door, port, queue } = arrival;
+        let HostView { rss, trust, queue_of, owners, stats, first_lane, .. } = &mut self.all[door.host];
+        let glance = Glance::new(rss);
+        // Of how many the places are noted, and the lane of those after them.
+        let (mut n, mut noted, mut last) = (0, 0, u32::MAX);
+        let most = burst.len().min(trust.left());
+        for frame in &mut burst[..most] {
+            frame.meta_mut().interface = door.interface;
+            let Some(bucket) = glance.bucket(frame) else { break };
+            let at = usize::from(bucket.0);
+            let here =
+                queue_of.get(at) == Some(&queue) && owners.get(at).is_some_and(|w| usize::from(*w) == index);
+            if !here {
+                break;
+            }
+            let lane = lane_index(*first_lane, bucket);
+            if lane != last {
+                if n > noted {
+                    note(led, Led { lane: last, owner: index, frames: n - noted });
+                }
+                (noted, last) = (n, lane);
+            }
+            n += 1;
+        }
+        if n > noted {
+            note(led, Led { lane: last, owner: index, frames: n - noted });
+        }
+        trust.used(n);
+        let stats = &mut stats[port];
+        stats.received += n as u64;
+        stats.hash_delivered += n as u64;
+        stats.aligned += n as u64;
+        n
     }
 
     /// Index of the lane that a frame is for, and the worker that has it. `here`: the worker that steers, asked only where it matters, so

@@ -37,6 +37,18 @@ impl Trust {
         true
     }
 
+    /// How many hashes are used as they are before it is the next one's turn ([`Trust::is_due`]).
+    #[inline]
+    pub(super) fn left(&self) -> usize {
+        if self.lost { 0 } else { self.unchecked as usize }
+    }
+
+    /// So many of [them](Self::left) were used.
+    #[inline]
+    pub(super) fn used(&mut self, hashes: usize) {
+        self.unchecked = self.unchecked.saturating_sub(hashes as u32);
+    }
+
     #[cold]
     fn next(&mut self) {
         if self.checked < FIRST {
@@ -62,6 +74,11 @@ mod tests {
         assert!((0..FIRST).all(|_| trust.is_due()));
         let checks = (0..100 * EVERY).filter(|_| trust.is_due()).count();
         assert_eq!(checks, 100);
+        // A burst's worth at once, and one by one: it is the same one's turn.
+        assert!(trust.left() < EVERY as usize);
+        trust.used(trust.left());
+        assert_eq!(trust.left(), 0);
+        assert!(trust.is_due() && trust.left() == EVERY as usize - 1);
         assert!(!trust.is_lost() && trust.lose() && trust.is_lost() && !trust.lose());
     }
 }

@@ -1,0 +1,344 @@
+//! The course of `load tcp`, `load udp` and `load memcached`: which address is the target, a run or the runs of a search, and the report.
+//!
+//! ```text
+//!   the target's address ▸ checks ▸ steering, clients ▸ the plan ▸ a run that is watched, or a search ▸ reports
+//! ```
+//!
+//! Everything that can be refused is refused before a link is opened, by one line.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use flowlane::{OpenLink, Rss, TcpConfig, UdpFields, zone};
+use flowlane_load::report::model::Setup;
+use flowlane_load::report::{About, PoolAbout, Run as Report, Snapshot, Usage};
+use flowlane_load::run::lanes::{self, Lanes};
+use flowlane_load::{ClientRange, Phase, timeline};
+
+use super::find::{self, Find, Measured};
+use super::home::Home;
+use super::near::{AimOptions, Near, Run};
+use super::reach::{NOWHERE, Named};
+use super::{EVERY, alignment, arrivals};
+use crate::drops;
+use crate::interrupt::Interrupt;
+use crate::output::{Outputs, Watch};
+use crate::units;
+
+/// Default of `--duration`.
+const DURATION: Duration = Duration::from_secs(10);
+
+/// Options that these loads share.
+#[derive(Debug, Args)]
+pub(super) struct Course {
+    /// The address of the target that is used.
+    #[arg(skip = NOWHERE)]
+    pub(super) target: SocketAddr,
+    #[command(flatten)]
+    pub(super) near: Near,
+    #[command(flatten)]
+    pub(super) home: Home,
+    /// Time before the measurement with the full load.
+    #[arg(long, value_parser = units::duration)]
+    warm_up: Option<Duration>,
+    /// Duration of the measurement, from when connections that stay are established and items stored [default: 10s].
+    #[arg(long, short, value_parser = units::duration)]
+    duration: Option<Duration>,
+    /// Lateness of what is sent above which the schedule counts as not kept [default: the largest of 5ms, 1 % of the median latency and a tenth of
+    /// the time between two].
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    slip_budget: Option<Duration>,
+    #[command(flatten)]
+    pub(super) aim: AimOptions,
+    #[command(flatten)]
+    pub(super) find: Find,
+    #[command(flatten)]
+    pub(super) outputs: Outputs,
+}
+
+/// What a host needs for a run.
+#[derive(Debug)]
+pub(super) struct Needs {
+    /// Limits of TCP in each lane.
+    pub(super) tcp: TcpConfig,
+    /// Frames of each worker, if not the default number.
+    pub(super) frames: Option<usize>,
+    /// File descriptors, on kernel sockets.
+    pub(super) descriptors: usize,
+}
+
+/// What a report says of a run's schedule.
+#[derive(Debug)]
+pub(super) struct Words {
+    pub(super) schedule: String,
+    /// Whether what is sent does not wait for answers.
+    pub(super) open_loop: bool,
+    /// The kinds of requests.
+    pub(super) requests: Vec<String>,
+    pub(super) more: BTreeMap<String, String>,
+}
+
+/// Why a run fails without any `--fail`, and whether failures in it make it one.
+#[derive(Debug, Default)]
+pub(super) struct Judgement {
+    pub(super) failure: Option<String>,
+    pub(super) failures_count: bool,
+}
+
+/// The counts of a kind's run.
+type CountsOf<T> = <<T as Load>::Kind as lanes::Kind>::Counts;
+
+/// One of these loads.
+pub(super) trait Load: Sized {
+    /// What it is called.
+    const NAME: &'static str;
+    /// Whether it is one of connections.
+    const TCP: bool;
+    /// What it sends.
+    type Kind: lanes::Kind;
+    /// The plan of a run.
+    type Config: Clone;
+    /// Whether lanes prepare something before the start that is no part of the run: connections, items.
+    const PREPARES: bool = false;
+
+    fn named(&self) -> &Named;
+    fn course(&self) -> &Course;
+    fn course_mut(&mut self) -> &mut Course;
+    /// Refuses options that cannot be meant, by themselves.
+    fn check(&self) -> anyhow::Result<()>;
+    /// Over which fields UDP is hashed on our side.
+    fn fields(&self) -> UdpFields {
+        UdpFields::Two
+    }
+    /// The plan of a run with these phases.
+    fn plan(&self, rss: &Rss, clients: &[ClientRange], phases: Vec<Phase>) -> anyhow::Result<Self::Config>;
+    /// Time in which the rate grows before the measurement.
+    fn ramp(&self) -> Option<Duration>;
+    /// The plan's seed.
+    fn seed(config: &Self::Config) -> u64;
+    /// The same run at another rate.
+    fn at(&self, config: Self::Config, per_second: u64) -> Self::Config;
+    /// The run that asks one thing after the other.
+    fn alone(config: Self::Config, phases: Vec<Phase>) -> Self::Config;
+    /// The run after the first of a search.
+    fn again(_config: &mut Self::Config) {}
+    /// What is said before a run begins.
+    fn announce(&self) {}
+    /// The run of a plan, which sends snapshots there.
+    fn prepared(config: Self::Config, to: Option<SyncSender<Snapshot>>) -> anyhow::Result<Lanes<Self::Kind>>;
+    fn needs(&self, config: &Self::Config, clients: &[ClientRange]) -> anyhow::Result<Needs>;
+    /// Refuses a link on which what is sent does not fit.
+    fn fits(&self, open: OpenLink) -> OpenLink {
+        open
+    }
+    fn words(&self, config: &Self::Config) -> Words;
+    /// What is known at the end only.
+    fn said_at_end(&self, _load: &Lanes<Self::Kind>) -> Option<(String, String)> {
+        None
+    }
+    fn judge(&self, _counts: &CountsOf<Self>, _interrupted: bool) -> Judgement {
+        Judgement::default()
+    }
+
+    /// Takes an address of the target; refuses what does not go with it.
+    fn settle(&mut self, target: SocketAddr) -> anyhow::Result<()> {
+        self.course_mut().target = self.course().near.towards(target)?;
+        self.check()?;
+        self.course().check()
+    }
+
+    /// Runs the load.
+    fn run(mut self) -> anyhow::Result<()> {
+        let course = self.course();
+        let target = if course.near.is_kernel() {
+            // What cannot be meant is refused before anybody is waited for.
+            let first = self.named().0.first().copied().unwrap_or(NOWHERE);
+            self.settle(first)?;
+            self.course().near.wait.for_one(&self.named().0, Self::TCP);
+            self.named().choose(Self::TCP)
+        } else {
+            self.named().choose_by(|target| course.near.check(target, &course.home).is_ok())
+        };
+        self.settle(target)?;
+        let course = self.course();
+        let names = ["all".to_owned()];
+        let _made = course.outputs.check(&["all"])?;
+        let rss = course.near.rss(self.fields(), !Self::TCP, &course.home)?;
+        let clients = course.near.clients(course.target)?;
+        let config = self.plan(&rss, &clients, course.phases(self.ramp()))?;
+        let interrupt = Interrupt::listen()?;
+        let mut runs = Runs { load: &self, config, rss, clients, interrupt: &interrupt };
+        if let Some(condition) = &course.find.find_rate {
+            condition.check(&names).context("--find-rate")?;
+            let what = (Self::NAME, vec![zone::show(course.target).to_string()]);
+            return course.find.search(condition, what, &mut runs, &course.outputs, &interrupt);
+        }
+        let config = runs.config.clone();
+        // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
+        let duration = timeline::duration(Self::prepared(config.clone(), None)?.phases());
+        let watch = course.outputs.watch(duration, &names)?;
+        self.announce();
+        let run = runs.measure(config, Some(watch))?;
+        course.outputs.write(&run, &interrupt)
+    }
+}
+
+impl Course {
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(!self.duration.is_some_and(|d| d.is_zero()), "--duration must be more than 0");
+        self.near.check(self.target, &self.home)?;
+        if self.near.is_kernel() {
+            self.aim.refuse_on_kernel()?;
+        }
+        Ok(())
+    }
+
+    /// The phases of a run, or of each run of a search.
+    fn phases(&self, ramp: Option<Duration>) -> Vec<Phase> {
+        match self.find.find_rate {
+            Some(_) => find::phases(self.warm_up, self.duration),
+            None => timeline::usual(ramp, self.warm_up, self.duration.unwrap_or(DURATION)),
+        }
+    }
+
+    fn about(&self, command: &str, words: Words, seed: u64) -> About {
+        let targets = vec![zone::show(self.target).to_string()];
+        let Words { schedule, open_loop, requests, more } = words;
+        About {
+            pools: vec![PoolAbout {
+                name: "all".into(),
+                targets: targets.clone(),
+                schedule: schedule.clone(),
+                requests,
+            }],
+            setup: Setup {
+                command: command.into(),
+                program: env!("CARGO_PKG_VERSION").into(),
+                targets,
+                link: self.near.link_name(),
+                workers: self.near.workers(),
+                seed: Some(seed),
+                schedule,
+                open_loop,
+                more,
+                ..Setup::default()
+            },
+            thresholds: self.outputs.thresholds(),
+            slip_budget: self.slip_budget,
+            ..About::default()
+        }
+    }
+}
+
+/// The start of a run.
+#[derive(Debug)]
+struct Start {
+    at: SystemTime,
+    begun: Instant,
+    usage: Usage,
+}
+
+impl Start {
+    fn now() -> Self {
+        Self { at: SystemTime::now(), begun: Instant::now(), usage: Usage::now() }
+    }
+
+    /// Updates the display; `false` if the user ends the run.
+    fn goes_on(&self, watch: Option<&mut Watch>, interrupt: &Interrupt) -> bool {
+        match (watch, interrupt.came()) {
+            (None, came) => !came,
+            (Some(watch), false) => watch.tick(self.begun.elapsed()),
+            (Some(watch), true) => {
+                watch.interrupted();
+                false
+            }
+        }
+    }
+}
+
+/// Runs of one plan.
+struct Runs<'a, L: Load> {
+    load: &'a L,
+    config: L::Config,
+    rss: Arc<Rss>,
+    clients: Vec<ClientRange>,
+    interrupt: &'a Interrupt,
+}
+
+impl<L: Load> Runs<'_, L> {
+    /// Makes one run, which is watched or not.
+    fn measure(
+        &self,
+        config: L::Config,
+        watch: Option<(Watch, SyncSender<Snapshot>)>,
+    ) -> anyhow::Result<Report> {
+        let (kind, course) = (self.load, self.load.course());
+        let (mut watch, snapshots) = watch.unzip();
+        let needs = kind.needs(&config, &self.clients)?;
+        let mut about = course.about(L::NAME, kind.words(&config), L::seed(&config));
+        let load = L::prepared(config, snapshots)?;
+        let run = Run {
+            name: L::NAME,
+            target: course.target,
+            rss: &self.rss,
+            clients: &self.clients,
+            tcp: needs.tcp,
+            frames: needs.frames,
+            io: course.near.io(L::TCP)?,
+            descriptors: needs.descriptors,
+            home: &course.home,
+        };
+        if !L::TCP {
+            course.home.warn_of_fields(&self.rss, course.target);
+        }
+        let mut start = Start::now();
+        let (runtime, host) = course.near.start(run, load.main(), |open| kind.fits(open))?;
+        if let Some(watch) = &mut watch {
+            watch.serve(runtime.handle(), L::NAME)?;
+        }
+        let outcome = load.wait(EVERY, |_| {
+            if L::PREPARES && !load.has_begun() {
+                start = Start::now();
+            }
+            start.goes_on(watch.as_mut(), self.interrupt)
+        });
+        if let Some(watch) = watch {
+            watch.end();
+        }
+        let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
+        let counted = runtime.stop();
+        let Judgement { failure, failures_count } = kind.judge(&outcome.counts, outcome.interrupted);
+        about.setup.more.extend(kind.said_at_end(&load));
+        let kernel = course.near.is_kernel();
+        Ok(outcome.run(About {
+            started: start.at,
+            phases: timeline::shown(load.phases()),
+            usage,
+            alignment: alignment(kernel, &counted, host),
+            arrivals: arrivals(kernel, &counted, host),
+            home_ports: course.home.counted(&counted, host),
+            drops: drops::by_reason(&counted, &[("load", host)]),
+            failures_count,
+            failure,
+            ..about
+        }))
+    }
+}
+
+impl<L: Load> Measured for Runs<'_, L> {
+    fn at(&mut self, rate: f64) -> anyhow::Result<Report> {
+        let config = self.load.at(self.config.clone(), rate.round().max(1.0) as u64);
+        self.measure(config, None)
+    }
+
+    fn alone(&mut self) -> anyhow::Result<Option<Duration>> {
+        let config = L::alone(self.config.clone(), vec![Phase::hold(find::QUESTION)]);
+        L::again(&mut self.config);
+        Ok(find::usual(&self.measure(config, None)?))
+    }
+}

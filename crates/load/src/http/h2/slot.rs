@@ -1,0 +1,244 @@
+//! A slot of a connection: one request after the other, or one flow after the other, whose steps it asks.
+//!
+//! A flow whose connection ends goes on in whichever slot takes it: what its client knows goes with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowlane::Time;
+use hyper::client::conn::http2::SendRequest;
+
+use super::follow::follow;
+use super::{Body, Broken, Ended, Inner, MOST_AGAIN, Outgoing, Shared, With, again, exchange, within};
+use crate::http::client::Client;
+use crate::http::plan::Request;
+use crate::http::prepared::Prepared;
+use crate::http::steps;
+use crate::report::{ErrorKind, Sample};
+use crate::run::clock;
+
+/// A request that is to be sent.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) intended: u64,
+    /// How much later the next is due.
+    pub(super) gap: u64,
+    /// What is known of it, if it is none that has just become due.
+    pub(super) before: Option<Before>,
+}
+
+/// A request that was to be sent before.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) request: u16,
+    /// How often it was sent.
+    pub(super) times: u8,
+    pub(super) client: Option<Box<Client>>,
+}
+
+/// What came of a request.
+enum Asked {
+    /// It is over, or the flow is.
+    Over,
+    /// The flow goes on, with this step.
+    Step(u16),
+    /// Somebody else asks it.
+    Handed,
+    /// It cannot be asked at all.
+    Impossible,
+}
+
+/// Sends one request after the other, over a connection of which `ended` says why it ended, once it has.
+pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<Body>, ended: Ended) {
+    let pool = shared.plan.clone();
+    let mut slot = Slot { shared, target, sender, ended, client: None };
+    let mut n = 0;
+    while !slot.sender.is_closed() {
+        let Some(Due { intended, gap, before }) = slot.shared.next() else { return };
+        let free = clock();
+        if intended > free {
+            // Slots that are due within the slack wake together, at its next multiple. If the next request is due later than that, waiting
+            // saves nothing.
+            let common = &slot.shared.common;
+            let slack = if gap <= common.slack { common.slack.max(1) } else { 1 };
+            let moment = intended.div_ceil(slack) * slack;
+            let moment = moment.min(slot.shared.end.max(intended));
+            flowlane::sleep_until(Time::from_nanos(moment)).await;
+        }
+        let (request, times) = slot.takes(before);
+        let mut asked = slot.ask((request, times), intended, free).await;
+        while let Asked::Step(step) = asked {
+            let pause = {
+                let pause = &pool.pool.requests[usize::from(step) - 1].pause;
+                pause.nanos(n, &mut slot.shared.lock().rng)
+            };
+            let due = clock() + pause;
+            if pause > 0 {
+                flowlane::sleep_until(Time::from_nanos(due.min(slot.shared.end))).await;
+            }
+            asked = slot.goes_on(step, due).await;
+        }
+        match asked {
+            Asked::Impossible => return,
+            Asked::Handed => continue,
+            Asked::Over | Asked::Step(_) => {}
+        }
+        let pause = pool.pool.think.nanos(n, &mut slot.shared.lock().rng);
+        n += 1;
+        if pause > 0 {
+            flowlane::sleep(Duration::from_nanos(pause)).await;
+        }
+    }
+}
+
+struct Slot {
+    shared: Arc<Shared>,
+    target: u16,
+    sender: SendRequest<Body>,
+    ended: Ended,
+    client: Option<Box<Client>>,
+}
+
+impl Slot {
+    /// Takes a request that is due: which it is, and how often it was sent.
+    fn takes(&mut self, before: Option<Before>) -> (u16, u8) {
+        if let Some(before) = before {
+            self.client = before.client;
+            return (before.request, before.times);
+        }
+        let plan = &self.shared.plan;
+        let mut inner = self.shared.lock();
+        if plan.has_clients {
+            let client = self.client.get_or_insert_default();
+            let Inner { numbers, rng, .. } = &mut *inner;
+            client.renew(&plan.pool, (numbers, rng), plan.names);
+        }
+        let request = if plan.pool.steps { 0 } else { plan.requests.pick(&mut inner.rng) as u16 };
+        (request, 0)
+    }
+
+    /// The next step of the flow, unless the run or the connection has ended.
+    async fn goes_on(&mut self, step: u16, due: u64) -> Asked {
+        if self.shared.over() {
+            self.flow_ends(due, false, steps::UNFINISHED);
+            return Asked::Over;
+        }
+        if self.sender.is_closed() {
+            let before = Before { request: step, times: 0, client: self.client.take() };
+            self.shared.lock().again.push_back(Due { intended: due, gap: u64::MAX, before: Some(before) });
+            return Asked::Handed;
+        }
+        self.ask((step, 0), due, due).await
+    }
+
+    /// Asks a request that could be sent from `free` on, and was sent so often before.
+    async fn ask(&mut self, (place, times): (u16, u8), intended: u64, free: u64) -> Asked {
+        let (shared, pool) = (self.shared.clone(), self.shared.plan.clone());
+        let url = &pool.pool.targets[usize::from(self.target)].url;
+        let written = &pool.pool.requests[usize::from(place)];
+        let (own, asked) = self.outgoing(place, intended);
+        let wanted = own.as_ref().unwrap_or(written);
+        let (asked, length) = match asked {
+            Ok(asked) => asked,
+            Err(why) => {
+                let now = clock();
+                shared.lock().book.error(Some(place), intended, now, ErrorKind::Local, || why);
+                self.flow_ends(intended, true, steps::CUT);
+                return Asked::Impossible;
+            }
+        };
+        let sent = clock();
+        match times {
+            0 => shared.lock().book.sent(place, intended, intended.max(free), sent, length),
+            _ => shared.lock().book.named(intended, "sent-again"),
+        }
+        let plan = &shared.common.plan;
+        let limit = (sent + plan.request_timeout.unwrap_or(plan.timeout).as_nanos() as u64)
+            .min(shared.end + plan.waiting.as_nanos() as u64);
+        let (sender, slots) = (&mut self.sender, &pool.slots[usize::from(place)][..]);
+        let mut client =
+            self.client.as_deref_mut().map(|client| With { client, slots, host: Some(url.name()) });
+        let answer = async {
+            let first = exchange(&shared, sender, asked, wanted, intended, again(&mut client)).await?;
+            match first.location {
+                None => Ok(first),
+                Some(_) => follow(&shared, (url, wanted), intended, sender, client, first).await,
+            }
+        };
+        let answer = within(Duration::from_nanos(limit.saturating_sub(sent)), answer).await;
+        let done = clock();
+        match answer {
+            None => {
+                let mut inner = shared.lock();
+                let why = || "no answer in time".to_owned();
+                inner.book.error(Some(place), intended, done, ErrorKind::Timeout, why);
+                let none = self.client.as_ref().is_none_or(|client| client.watch.stream.events == 0);
+                if written.events.is_some() && none {
+                    // The wait counts, as that for an answer does.
+                    inner.book.events(intended, done, 0, None);
+                }
+            }
+            Some(Err(Broken { unprocessed: true, .. })) if times < MOST_AGAIN => {
+                let before = Before { request: place, times: times + 1, client: self.client.take() };
+                shared.lock().again.push_back(Due { intended, gap: u64::MAX, before: Some(before) });
+                // No think time: there was no answer.
+                return Asked::Handed;
+            }
+            Some(Err(Broken { kind, why, unexplained, .. })) => {
+                // hyper may know as little, or call an alert of TLS an error of HTTP/2.
+                let tells = |ended: &&(ErrorKind, String)| unexplained || ended.0 == ErrorKind::Tls;
+                let (kind, why) = self.ended.get().filter(tells).cloned().unwrap_or((kind, why));
+                shared.lock().book.error(Some(place), intended, done, kind, || why);
+            }
+            Some(Ok(answer)) => {
+                let sample =
+                    Sample { intended, sent, first_byte: answer.first_byte, done, code: answer.code };
+                let mut inner = shared.lock();
+                let wrong = answer.verdict.as_ref().err().map(|wrong| wrong.0);
+                inner.book.answered(place, &sample, wrong);
+                match answer.verdict {
+                    Err(wrong) => inner.book.error(Some(place), intended, done, wrong.0, || wrong.1),
+                    Ok(()) if pool.pool.steps => {
+                        let Some(client) = &mut self.client else { return Asked::Over };
+                        steps::done(&mut inner.book, &pool.pool, client, intended);
+                        return if client.step > 0 { Asked::Step(client.step) } else { Asked::Over };
+                    }
+                    Ok(()) => return Asked::Over,
+                }
+            }
+        }
+        self.flow_ends(intended, true, steps::CUT);
+        Asked::Over
+    }
+
+    /// The request as it is with the client's values, if it has placeholders, and for hyper, with its length on the wire.
+    fn outgoing(&mut self, place: u16, intended: u64) -> (Option<Request>, Result<(Outgoing, u64), String>) {
+        let pool = &self.shared.plan;
+        let url = &pool.pool.targets[usize::from(self.target)].url;
+        let form = pool.prepared(self.target, place);
+        let written = &pool.pool.requests[usize::from(place)];
+        if let Some(client) = &mut self.client {
+            if pool.pool.steps && place == 0 && !client.begun {
+                client.begun = true;
+                self.shared.lock().book.named(intended, "flows");
+            }
+            if let Some(filled) = form.filled.as_ref().filter(|_| pool.pool.cookies) {
+                client.cookies(filled, url.https);
+            }
+        }
+        let filled = form.filled.as_ref().zip(self.client.as_ref());
+        let own = filled.map(|(filled, client)| filled.request(written, &client.vars));
+        let made = own.as_ref().map(|own| Prepared::of(&pool.pool, url, own)).transpose();
+        let asked = made.map_err(|e| e.to_string()).and_then(|made| {
+            let prepared = made.as_ref().unwrap_or(form);
+            Ok((prepared.http2(url, own.as_ref().unwrap_or(written))?, prepared.len(false)))
+        });
+        (own, asked)
+    }
+
+    fn flow_ends(&mut self, moment: u64, asked: bool, how: &'static str) {
+        if let Some(client) = &mut self.client {
+            steps::ends(&mut self.shared.lock().book, &self.shared.plan.pool, client, moment, asked, how);
+        }
+    }
+}

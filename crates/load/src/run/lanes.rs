@@ -1,0 +1,136 @@
+//! A run by the lanes of a host: a task in each that takes part, progress while they run, and their outcomes as one.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use flowlane::Endpoint;
+
+use super::flows::Sources;
+use super::gate::{self, Gate, Outcomes, Patience, gather};
+use super::outcome::{Account, LaneOutcome, Outcome};
+use super::shares::divide;
+use super::timeline::{self, Phase};
+
+/// What is sent, and what the lanes of its run share.
+pub trait Kind: Debug + Send + Sync + 'static {
+    /// What a lane counts.
+    type Counts: Account + Debug + Send;
+    /// What is known while it runs.
+    type Progress;
+
+    /// The common start and end.
+    fn gate(&self) -> &Gate;
+    /// Where lanes put their outcomes.
+    fn outcomes(&self) -> &Outcomes<LaneOutcome<Self::Counts>>;
+    /// The parts of the run.
+    fn phases(&self) -> &[Phase];
+    /// Who is sent to.
+    fn target(&self) -> Endpoint;
+    /// How a target says that nobody listens.
+    fn refusal() -> &'static str {
+        "connection refused"
+    }
+    /// Limit for an answer.
+    fn timeout(&self) -> Duration;
+    /// Whether what lanes do before the start ends by timeouts of its own.
+    fn prepares(&self) -> bool {
+        false
+    }
+    /// Whether a lane has anything to do.
+    fn takes_part(&self, bucket: u16) -> bool;
+    /// Progress, at most 50 ms old.
+    fn progress(&self) -> Self::Progress;
+    /// What a lane does, from before the start to its outcome.
+    fn lane(self: Arc<Self>, bucket: u16) -> impl Future<Output = LaneOutcome<Self::Counts>> + Send;
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct Lanes<K: Kind> {
+    kind: Arc<K>,
+    outcomes: mpsc::Receiver<LaneOutcome<K::Counts>>,
+}
+
+impl<K: Kind> Lanes<K> {
+    /// A run of what `kind` makes with the place for its lanes' outcomes.
+    pub(crate) fn of(kind: impl FnOnce(Outcomes<LaneOutcome<K::Counts>>) -> K) -> Self {
+        let (to, outcomes) = Outcomes::new();
+        Self { kind: Arc::new(kind(to)), outcomes }
+    }
+
+    /// What its lanes share.
+    pub(crate) fn kind(&self) -> &K {
+        &self.kind
+    }
+
+    /// The main function of the lanes of the host that is to run it.
+    pub fn main(&self) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static {
+        let kind = self.kind.clone();
+        gate::main(move |bucket| {
+            let kind = kind.clone();
+            kind.takes_part(bucket).then_some(async move {
+                let outcome = kind.clone().lane(bucket).await;
+                kind.outcomes().add(outcome);
+            })
+        })
+    }
+
+    /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
+    pub fn stop(&self) {
+        self.kind.gate().stop();
+    }
+
+    /// Progress, at most 50 ms old.
+    #[must_use]
+    pub fn progress(&self) -> K::Progress {
+        self.kind.progress()
+    }
+
+    /// Whether all lanes were ready: connections that the run needs stand, and items are stored.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.kind.gate().start().is_some()
+    }
+
+    /// The phases of the run, including the opening of connections that stay.
+    #[must_use]
+    pub fn phases(&self) -> &[Phase] {
+        self.kind.phases()
+    }
+
+    /// Waits for the end; `tick` is called about every `every` and may end the run by returning `false`.
+    pub fn wait(&self, every: Duration, mut tick: impl FnMut(K::Progress) -> bool) -> Outcome<K::Counts> {
+        let (gate, phases) = (self.kind.gate(), self.kind.phases());
+        // The run, what is outstanding at its end, and as much again for a busy machine.
+        let after = timeline::duration(phases) + self.kind.timeout() * 2 + Duration::from_secs(20);
+        let patience = Patience { before: (!self.kind.prepares()).then_some(after), after };
+        let (lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, || tick(self.progress()));
+        let missing = gate.active - lanes.len();
+        let mut outcome = Outcome::merge(lanes, phases, interrupted, missing);
+        if gate.door.is_shut() {
+            let target = SocketAddr::from(self.kind.target());
+            outcome.failure = Some(format!("nothing listens at {target}: {}", K::refusal()));
+        }
+        outcome
+    }
+}
+
+/// Connections of each lane, by bucket: one for each flow, or `connections` divided among the lanes that have any. Lanes without any have 0.
+pub(crate) fn connections(sources: &Sources, connections: usize, one_a_flow: bool) -> Vec<u64> {
+    match sources {
+        Sources::Flows(flows) if one_a_flow => flows.iter().map(|f| f.len() as u64).collect(),
+        _ => {
+            let lanes = sources.lanes();
+            let able: Vec<usize> = (0..lanes).filter(|lane| sources.serves(*lane)).collect();
+            let mut shares = vec![0; lanes];
+            for (lane, share) in able.iter().zip(divide(connections as u64, able.len())) {
+                shares[*lane] = share;
+            }
+            shares
+        }
+    }
+}
