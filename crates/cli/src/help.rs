@@ -206,6 +206,18 @@ const BRIEF: &[Brief] = &[
             ("json", "JSON in place of the text"),
         ],
     ),
+    #[cfg(feature = "agents")]
+    (
+        &["load", "agent"],
+        &[
+            ("group", "Name of the group"),
+            ("nats", "NATS server: nats://HOST:PORT, tls://..."),
+            ("nats_creds", "Credentials for NATS: a file"),
+            ("name", "Name in reports"),
+            ("only", "Send there only: 10.0.0.0/8, a host"),
+            ("once", "End after one run"),
+        ],
+    ),
     (
         &["load", "compare"],
         &[

@@ -50,11 +50,12 @@ const WITH_LINKS: &str = "serve, load";
 
 static WAYS: &[Way] = &[
     way(
-        "demo, bench, compare, stat, top, lanes, flows, capture",
+        "demo, bench, compare, load agent, stat, top, lanes, flows, capture",
         &[
             "demo",
             "bench",
             "compare",
+            "load agent",
             "load compare",
             "stat",
             "top",

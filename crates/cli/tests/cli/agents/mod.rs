@@ -1,6 +1,7 @@
 //! `flowlane load agent` and `--agents`: many generators as one, over a NATS server.
 
 mod kit;
+mod login;
 mod lost;
 
 use std::sync::atomic::Ordering;

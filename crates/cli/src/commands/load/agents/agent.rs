@@ -25,7 +25,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Be one of many generators: make parts of runs that others conduct with --agents.
 ///
 /// It connects to a NATS server and waits there; it listens nowhere. Whoever may publish to the subjects flowlane.GROUP.> of that server can make
-/// this machine send load: docs/agents.md says how to bound who and whereto.
+/// this machine send load, and nothing else: the server's permissions bound who that is, and --only bounds whereto.
 #[derive(Debug, Args)]
 pub(crate) struct Agent {
     /// Name of the group.

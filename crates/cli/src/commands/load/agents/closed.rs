@@ -34,6 +34,7 @@ const SENT: &[(&str, &[&str])] = &[(
         "think",
         "method",
         "header",
+        "cookies",
         "body",
         "body_size",
         "expect_status",
