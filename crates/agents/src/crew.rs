@@ -245,13 +245,13 @@ impl Crew {
         for i in 0..self.members.len() {
             let silent = now.saturating_duration_since(self.members[i].heard);
             if !self.members[i].over && silent > patience {
-                self.lose(i, format!("has not answered for {:.1} s", silent.as_secs_f64()), now);
+                self.lose(i, &format!("has not answered for {:.1} s", silent.as_secs_f64()), now);
             }
         }
         if now.saturating_duration_since(self.begun) > PREPARING {
             for i in 0..self.members.len() {
                 if matches!(self.members[i].state, None | Some(State::Preparing)) {
-                    self.lose(i, "has not said whether it can make the load".into(), now);
+                    self.lose(i, "has not said whether it can make the load", now);
                 }
             }
         }
@@ -261,7 +261,7 @@ impl Crew {
             _ => None,
         };
         if deadline.is_some_and(|deadline| now > deadline) {
-            (0..self.members.len()).for_each(|i| self.lose(i, "has not ended in time".into(), now));
+            (0..self.members.len()).for_each(|i| self.lose(i, "has not ended in time", now));
         }
         if self.stop.is_some() {
             return;
@@ -281,7 +281,7 @@ impl Crew {
             for i in 0..self.members.len() {
                 // From here on it would be late if it heard of it.
                 if !self.members[i].acknowledged[START] && !self.members[i].over && now > moment {
-                    self.lose(i, "comes late: it has not confirmed the start in time".into(), now);
+                    self.lose(i, "comes late: it has not confirmed the start in time", now);
                 }
             }
         }
@@ -316,7 +316,7 @@ impl Crew {
     }
 
     /// An agent is lost.
-    fn lose(&mut self, i: usize, why: String, now: Instant) {
+    fn lose(&mut self, i: usize, why: &str, now: Instant) {
         if !self.members[i].over {
             self.members[i].over = true;
             self.fault(i, why, now);
@@ -324,7 +324,7 @@ impl Crew {
     }
 
     /// Something is wrong with an agent, which may still have results.
-    fn fault(&mut self, i: usize, why: String, now: Instant) {
+    fn fault(&mut self, i: usize, why: &str, now: Instant) {
         let since = self.start.map(|(moment, _)| now.saturating_duration_since(moment));
         let member = &mut self.members[i];
         if member.fault.is_some() {
@@ -361,7 +361,7 @@ impl Crew {
             (_, Answer::Refused { why }) => {
                 let lost = !matches!(ask, Ask::Results { .. } | Ask::Stop { .. });
                 if lost {
-                    self.lose(i, why, now);
+                    self.lose(i, &why, now);
                 }
             }
             (Ask::Prepare { .. }, Answer::Done) => member.state = Some(State::Preparing),
@@ -392,11 +392,11 @@ impl Crew {
                 if stopped {
                     self.members[i].over = true;
                 } else {
-                    self.lose(i, why.clone(), now);
+                    self.lose(i, why, now);
                 }
             }
             State::Ended { parts, bytes } if *bytes > MOST_RESULTS || u64::from(*parts) > (*bytes).max(1) => {
-                self.lose(i, "has more results than there can be".into(), now);
+                self.lose(i, "has more results than there can be", now);
             }
             _ => {}
         }
@@ -421,7 +421,7 @@ impl Crew {
         let member = &mut self.members[i];
         let Some(State::Ended { parts, bytes }) = &member.state else { return };
         if member.bytes.len() as u64 > *bytes {
-            return self.lose(i, "has sent more results than it said".into(), now);
+            return self.lose(i, "has sent more results than it said", now);
         }
         if member.over || member.got < *parts {
             return;
@@ -436,10 +436,10 @@ impl Crew {
                 };
                 member.results = Some((summary, records));
                 if let Some(why) = why {
-                    self.fault(i, why, now);
+                    self.fault(i, &why, now);
                 }
             }
-            Err(e) => self.lose(i, format!("has given {e}"), now),
+            Err(e) => self.lose(i, &format!("has given {e}"), now),
         }
     }
 

@@ -19,7 +19,7 @@ impl Agent {
         self.desk.answer(ask, self.now, 1_000_000, &self.clock).0
     }
 
-    fn refuses(&mut self, ask: Ask, word: &str) {
+    fn refuses(&mut self, ask: &Ask, word: &str) {
         let answer = self.asked(ask.clone());
         assert!(matches!(&answer, Answer::Refused { why } if why.contains(word)), "{ask:?}: {answer:?}");
     }
@@ -72,20 +72,20 @@ fn a_run_from_its_beginning_to_its_end() {
     assert!(agent.desk.take_work(agent.now).is_some_and(|(run, _)| run == "r"));
     assert!(agent.desk.take_work(agent.now).is_none());
     assert_eq!(agent.state(), State::Preparing);
-    agent.refuses(deal(), "no use");
+    agent.refuses(&deal(), "no use");
     agent.desk.prepared("r", 2);
     assert_eq!(agent.state(), State::Prepared { lanes: 2 });
-    agent.refuses(Ask::Deal { run: run(), first: 5, of: 6 }, "no use");
+    agent.refuses(&Ask::Deal { run: run(), first: 5, of: 6 }, "no use");
     for _ in 0..2 {
         assert_eq!(agent.asked(deal()), Answer::Done);
     }
-    agent.refuses(Ask::Deal { run: run(), first: 0, of: 6 }, "no use");
+    agent.refuses(&Ask::Deal { run: run(), first: 0, of: 6 }, "no use");
     assert_eq!(agent.desk.part("r"), Some((2, 6)));
     agent.desk.opening("r", (3, 4), false);
     assert_eq!(agent.state(), State::Opening { standing: 3, of: 4 });
-    agent.refuses(Ask::Start { run: run(), at: 2_000_000 }, "not ready");
+    agent.refuses(&Ask::Start { run: run(), at: 2_000_000 }, "not ready");
     agent.desk.opening("r", (4, 4), true);
-    agent.refuses(Ask::Start { run: run(), at: 500_000 }, "late");
+    agent.refuses(&Ask::Start { run: run(), at: 500_000 }, "late");
     for _ in 0..2 {
         assert_eq!(agent.asked(Ask::Start { run: run(), at: 2_000_000 }), Answer::Done);
     }
@@ -96,32 +96,32 @@ fn a_run_from_its_beginning_to_its_end() {
     let status =
         |agent: &mut Agent| agent.desk.answer(Ask::Status { run: run() }, agent.now, 0, &agent.clock).1;
     assert_eq!((status(&mut agent), status(&mut agent)), (b"123".to_vec(), Vec::new()));
-    agent.refuses(Ask::Results { run: run(), part: 0 }, "no such part");
+    agent.refuses(&Ask::Results { run: run(), part: 0 }, "no such part");
     let results: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
     agent.desk.ended("r", results.clone());
     assert_eq!(agent.state(), State::Ended { parts: 3, bytes: 10_000 });
     let parts = (0..3)
         .flat_map(|part| agent.desk.answer(Ask::Results { run: run(), part }, agent.now, 0, &agent.clock).1);
     assert_eq!(parts.collect::<Vec<u8>>(), results);
-    agent.refuses(Ask::Results { run: run(), part: 3 }, "no such part");
+    agent.refuses(&Ask::Results { run: run(), part: 3 }, "no such part");
     assert_eq!(agent.asked(Ask::Done { run: run() }), Answer::Done);
-    agent.refuses(Ask::Status { run: run() }, "nothing");
+    agent.refuses(&Ask::Status { run: run() }, "nothing");
 }
 
 #[test]
 fn one_run_at_a_time_and_only_of_the_same_version() {
     let mut agent = Agent::ready();
-    agent.refuses(prepare("other"), "busy");
+    agent.refuses(&prepare("other"), "busy");
     assert!(matches!(agent.asked(Ask::Who), Answer::Here(Here { busy: true, .. })));
-    agent.refuses(Ask::Stop { run: "other".into(), why: String::new() }, "nothing");
+    agent.refuses(&Ask::Stop { run: "other".into(), why: String::new() }, "nothing");
     assert_eq!(agent.desk.goes_on("r", agent.now), Ok(()));
     let mut agent = Agent::new();
     let Ask::Prepare { run, work } = prepare("r") else { unreachable!() };
     agent.refuses(
-        Ask::Prepare { run: run.clone(), work: Work { program: "1.1".into(), ..work.clone() } },
+        &Ask::Prepare { run: run.clone(), work: Work { program: "1.1".into(), ..work.clone() } },
         "version 1.0",
     );
-    agent.refuses(Ask::Prepare { run, work: Work { protocol: PROTOCOL + 1, ..work } }, "version");
+    agent.refuses(&Ask::Prepare { run, work: Work { protocol: PROTOCOL + 1, ..work } }, "version");
     assert!(!agent.desk.is_busy(agent.now));
 }
 
@@ -141,7 +141,7 @@ fn who_is_not_heard_of_has_no_run() {
     assert!(matches!(agent.state(), State::Ended { .. }), "but its results are kept for a while");
     agent.now += KEPT + SECOND;
     assert!(agent.desk.take_work(agent.now).is_none());
-    agent.refuses(Ask::Status { run: run() }, "nothing");
+    agent.refuses(&Ask::Status { run: run() }, "nothing");
 }
 
 #[test]

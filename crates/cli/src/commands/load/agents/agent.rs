@@ -113,7 +113,7 @@ impl Agent {
             let work = desk.lock().unwrap_or_else(PoisonError::into_inner).take_work(Instant::now());
             let Some((run, work)) = work else { continue };
             let errand = Errand::new(run, desk.clone(), clock, only.clone(), interrupt.clone());
-            self.make(errand, work);
+            self.make(&errand, work);
             if self.once {
                 break;
             }
@@ -123,7 +123,7 @@ impl Agent {
     }
 
     /// Makes a part of a run, in a thread of its own: what goes wrong there does not end the agent.
-    fn make(&self, errand: Errand, work: Work) {
+    fn make(&self, errand: &Errand, work: Work) {
         say!("flowlane: a run of load {} is asked for: {}", work.load, work.options.join(" "));
         let (own, of) = (self.own.clone(), errand.clone());
         let made = std::thread::Builder::new()

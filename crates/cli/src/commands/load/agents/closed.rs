@@ -165,7 +165,7 @@ fn line(load: &str, options: impl IntoIterator<Item = String>) -> Vec<std::ffi::
 pub(super) fn admit(load: &str, options: &[String], own: &[String]) -> anyhow::Result<Load> {
     let admitted = sent(load).with_context(|| format!("makes no load {load}"))?;
     // A help that was asked for is no error of clap's.
-    let asked = given(load, line(load, options.iter().cloned())).map_err(in_one_line)?;
+    let asked = given(load, line(load, options.iter().cloned())).map_err(|e| in_one_line(&e))?;
     let mine = own_options(load, own)?;
     let mut words = Vec::new();
     for (id, of_option) in asked {
@@ -179,7 +179,7 @@ pub(super) fn admit(load: &str, options: &[String], own: &[String]) -> anyhow::R
     let parsed = command
         .try_get_matches_from_mut(line(load, words))
         .and_then(|mut matches| crate::Cli::from_arg_matches_mut(&mut matches))
-        .map_err(|e| in_one_line(e.into()))?;
+        .map_err(|e| in_one_line(&e.into()))?;
     match parsed.command {
         crate::commands::Command::Load(load) => Ok(load),
         _ => bail!("makes no load {load}"),
@@ -193,7 +193,7 @@ fn own_options(load: &str, own: &[String]) -> anyhow::Result<Vec<Given>> {
         _ => "127.0.0.1:1",
     };
     let line = line(load, [target.to_owned()].into_iter().chain(own.iter().cloned()));
-    let given = given(load, line).map_err(in_one_line)?;
+    let given = given(load, line).map_err(|e| in_one_line(&e))?;
     Ok(given.into_iter().filter(|(id, words)| words != &[target] && id != "urls").collect())
 }
 
@@ -212,7 +212,7 @@ pub(super) fn check_own(own: &[String]) -> anyhow::Result<()> {
 }
 
 /// An error of clap's in one line.
-fn in_one_line(error: anyhow::Error) -> anyhow::Error {
+fn in_one_line(error: &anyhow::Error) -> anyhow::Error {
     let text = error.to_string();
     let first: Vec<&str> = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
     let line = first.join(" ");
