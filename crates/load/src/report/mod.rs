@@ -14,6 +14,7 @@
 
 pub mod agents;
 pub mod build;
+mod bytes;
 pub mod ci;
 pub mod compare;
 mod counted;

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use flowlane::metrics::steering::QueueSteering;
 
-use super::agents::Agent;
 use super::events::Events;
 use super::kinds::ErrorKind;
 use super::periods::Period;
@@ -74,6 +73,55 @@ pub struct Run {
     pub failed: Vec<String>,
     /// Whether nothing was missed.
     pub ok: bool,
+}
+
+/// An agent's part of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Agent {
+    /// Its name.
+    pub name: String,
+    /// Its machine.
+    pub host: String,
+    /// Version of its program.
+    pub program: String,
+    /// Its share of the load, 0 to 1.
+    pub share: f64,
+    /// Its first lane.
+    pub first_lane: u64,
+    /// Its lanes.
+    pub lanes: u64,
+    /// How far its clock was ahead at the start, nanoseconds.
+    pub clock_ahead_ns: i64,
+    /// By how much that may be wrong, nanoseconds: how exact the common start was.
+    pub clock_uncertainty_ns: u64,
+    /// How far its clock moved during the run, nanoseconds, if that can be told from the uncertainty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_drift_ns: Option<i64>,
+    /// Requests sent, over the whole run.
+    pub sent: u64,
+    /// Answers.
+    pub answered: u64,
+    /// Errors.
+    pub failed: u64,
+    /// How it kept its part of the schedule.
+    pub slip: SlipVerdict,
+    /// Resources that it used.
+    pub generator: Generator,
+    /// What was wrong with it; then its part is in the figures as far as it was heard of, or not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// More than this and clocks drift apart so far that a part is not where it should be, nanoseconds.
+const DRIFT: u64 = 1_000_000;
+
+impl Agent {
+    /// Whether its clock moved so far that it is worth a word.
+    #[must_use]
+    pub fn drifts(&self) -> bool {
+        self.clock_drift_ns.is_some_and(|drift| drift.unsigned_abs() > DRIFT)
+    }
 }
 
 /// How many connections or flows have a source port whose answers come to their lane.

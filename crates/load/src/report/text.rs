@@ -3,6 +3,8 @@
 //! Control characters in text from servers and scenarios are escaped, so that an error message cannot control the terminal. Counts have
 //! groups of three digits; times have three significant digits and a unit.
 
+mod agents;
+
 use std::io::{self, Write};
 
 use flowlane::metrics::steering;
@@ -344,7 +346,7 @@ fn row(
 }
 
 fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
-    super::agents::table(run, out)?;
+    agents::table(run, out)?;
     if run.lanes.len() > 1 {
         let shares: Vec<u64> = run.lanes.iter().map(|l| l.answered).collect();
         let (least, most) =

@@ -1,6 +1,6 @@
 //! Records and snapshots as bytes, for runs that several generators make together: each sends its own, and one merges all.
 //!
-//! Numbers are in LEB128. A histogram is a list of its values, each the difference from the one before, with their counts: recording them again
+//! A histogram is a list of its values, each the difference from the one before, with their counts: recording them again
 //! gives the same histogram, so nothing is lost on the way. What comes may be from anyone: [`Limits`] says what a run can have, every length
 //! is checked against it before there is memory for it, and what is not as it should be is [`Damaged`].
 
@@ -9,6 +9,8 @@ use std::ops::Range;
 
 use hdrhistogram::Histogram;
 
+pub use super::bytes::Damaged;
+use super::bytes::{In, Out};
 use super::counted::Counted;
 use super::kinds::ErrorKind;
 use super::parts::{Parts, Share};
@@ -25,8 +27,6 @@ const MOST_OF_ONE: u64 = 1 << 40;
 const VALUES: u64 = 64 << 10;
 /// Most seconds of a snapshot.
 const SECONDS: u64 = 16;
-/// Most bytes of a text.
-const TEXT: u64 = 1024;
 
 /// What the records of a run can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,114 +41,6 @@ pub struct Limits {
     pub requests: usize,
 }
 
-/// What came is no record of this run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("damaged: {0}")]
-pub struct Damaged(pub &'static str);
-
-/// What is written.
-#[derive(Debug, Default)]
-pub(super) struct Out(pub(super) Vec<u8>);
-
-impl Out {
-    pub(super) fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-
-    fn numbers(&mut self, numbers: &[u64]) {
-        numbers.iter().for_each(|number| self.number(*number));
-    }
-
-    pub(super) fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.extend_from_slice(text.as_bytes());
-    }
-
-    fn histogram(&mut self, histogram: &Histogram<u64>) {
-        self.number(histogram.iter_recorded().count() as u64);
-        let mut last = 0;
-        for value in histogram.iter_recorded() {
-            let nanos = value.value_iterated_to().min(LONGEST);
-            self.number(nanos - last);
-            self.number(value.count_at_value());
-            last = nanos;
-        }
-    }
-}
-
-/// What is left to read.
-#[derive(Debug)]
-pub(super) struct In<'a>(pub(super) &'a [u8]);
-
-impl In<'_> {
-    pub(super) fn number(&mut self) -> Result<u64, Damaged> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let (first, rest) = self.0.split_first().ok_or(Damaged("it ends early"))?;
-            self.0 = rest;
-            let bits = u64::from(first & 0x7f);
-            if shift == 63 && bits > 1 {
-                break;
-            }
-            number |= bits << shift;
-            if first & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(Damaged("a number is too long"))
-    }
-
-    /// A number that is at most `most`.
-    pub(super) fn upto(&mut self, most: u64) -> Result<u64, Damaged> {
-        let number = self.number()?;
-        if number > most { Err(Damaged("a number is too large")) } else { Ok(number) }
-    }
-
-    pub(super) fn text(&mut self) -> Result<String, Damaged> {
-        let length = self.upto(TEXT)? as usize;
-        let (text, rest) = self.0.split_at_checked(length).ok_or(Damaged("it ends early"))?;
-        self.0 = rest;
-        String::from_utf8(text.to_vec()).map_err(|_| Damaged("a text is not UTF-8"))
-    }
-
-    /// The values of a histogram, with their counts.
-    fn histogram(&mut self, mut record: impl FnMut(u64, u64)) -> Result<u64, Damaged> {
-        let (mut last, mut total) = (0u64, 0u64);
-        let values = self.upto(VALUES)?;
-        for _ in 0..values {
-            let (step, count) = (self.number()?, self.number()?);
-            last = last.checked_add(step).filter(|v| *v <= LONGEST).ok_or(Damaged("a time is too long"))?;
-            total = total
-                .checked_add(count)
-                .filter(|n| *n <= MOST_OF_ONE)
-                .ok_or(Damaged("there are too many times"))?;
-            record(last, count);
-        }
-        Ok(values)
-    }
-
-    fn times(&mut self) -> Result<Times, Damaged> {
-        let mut times = Times::default();
-        self.histogram(|nanos, count| times.record_n(nanos, count))?;
-        Ok(times)
-    }
-
-    fn small(&mut self) -> Result<Option<Histogram<u64>>, Damaged> {
-        // Without any there is no need of its memory.
-        if self.0.first() == Some(&0) {
-            self.0 = &self.0[1..];
-            return Ok(None);
-        }
-        let mut histogram = small();
-        self.histogram(|nanos, count| histogram.saturating_record_n(nanos.max(1), count))?;
-        Ok(Some(histogram))
-    }
-}
-
 impl LaneRecord {
     /// Adds the record to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -161,7 +53,7 @@ impl LaneRecord {
         for counted in [latency, service, connect, tls, first_byte, slip] {
             let mut times = Times::default();
             counted.add_to(&mut times);
-            to.histogram(&times.0);
+            write_histogram(&times.0, &mut to);
         }
         to.number(self.slots.len() as u64);
         self.slots.iter().for_each(|slot| write_slot(slot, &mut to));
@@ -172,7 +64,7 @@ impl LaneRecord {
             for share in shares {
                 to.numbers(&[share.sent, share.answered, share.failed, share.unsent]);
                 match &share.latency {
-                    Some(latency) => to.histogram(latency),
+                    Some(latency) => write_histogram(latency, &mut to),
                     None => to.number(0),
                 }
             }
@@ -190,7 +82,7 @@ impl LaneRecord {
         let (flows, concurrency_max) = (from.upto(MOST_OF_ALL)?, from.upto(MOST_OF_ALL)?);
         let (measured, unmeasured) = (read_tally(&mut from)?, read_tally(&mut from)?);
         let no_last_byte = from.upto(1)? == 1;
-        let mut counted = || from.times().map(Counted::from);
+        let mut counted = || read_times(&mut from).map(Counted::from);
         let spectra = Spectra {
             latency: counted()?,
             service: counted()?,
@@ -208,7 +100,7 @@ impl LaneRecord {
                 .map(|_| {
                     let mut number = || from.upto(MOST_OF_ALL);
                     let [sent, answered, failed, unsent] = [number()?, number()?, number()?, number()?];
-                    let latency = from.small()?.map(Box::new);
+                    let latency = read_small(&mut from)?.map(Box::new);
                     Ok(Share { sent, answered, failed, unsent, latency })
                 })
                 .collect()
@@ -295,6 +187,48 @@ impl Snapshot {
     }
 }
 
+fn write_histogram(histogram: &Histogram<u64>, to: &mut Out) {
+    to.number(histogram.iter_recorded().count() as u64);
+    let mut last = 0;
+    for value in histogram.iter_recorded() {
+        let nanos = value.value_iterated_to().min(LONGEST);
+        to.numbers(&[nanos - last, value.count_at_value()]);
+        last = nanos;
+    }
+}
+
+/// The values of a histogram, with their counts.
+fn read_histogram(from: &mut In<'_>, mut record: impl FnMut(u64, u64)) -> Result<(), Damaged> {
+    let (mut last, mut total) = (0u64, 0u64);
+    for _ in 0..from.upto(VALUES)? {
+        let (step, count) = (from.number()?, from.number()?);
+        last = last.checked_add(step).filter(|v| *v <= LONGEST).ok_or(Damaged("a time is too long"))?;
+        total = total
+            .checked_add(count)
+            .filter(|n| *n <= MOST_OF_ONE)
+            .ok_or(Damaged("there are too many times"))?;
+        record(last, count);
+    }
+    Ok(())
+}
+
+fn read_times(from: &mut In<'_>) -> Result<Times, Damaged> {
+    let mut times = Times::default();
+    read_histogram(from, |nanos, count| times.record_n(nanos, count))?;
+    Ok(times)
+}
+
+fn read_small(from: &mut In<'_>) -> Result<Option<Histogram<u64>>, Damaged> {
+    // Without any there is no need of its memory.
+    if let Some(rest) = from.0.strip_prefix(&[0]) {
+        from.0 = rest;
+        return Ok(None);
+    }
+    let mut histogram = small();
+    read_histogram(from, |nanos, count| histogram.saturating_record_n(nanos.max(1), count))?;
+    Ok(Some(histogram))
+}
+
 fn lane(from: &mut In<'_>, limits: &Limits) -> Result<u16, Damaged> {
     let bucket = from.upto(u64::from(u16::MAX))? as u16;
     if limits.lanes.contains(&bucket) { Ok(bucket) } else { Err(Damaged("it is of a lane of another part")) }
@@ -308,8 +242,8 @@ fn pool(from: &mut In<'_>, limits: &Limits) -> Result<usize, Damaged> {
 fn write_slot(slot: &Slot, to: &mut Out) {
     to.numbers(&[slot.from, slot.length, slot.sent, slot.answered, slot.failed]);
     to.numbers(&[slot.bytes_sent, slot.bytes_received, slot.opened, slot.concurrency]);
-    to.histogram(&slot.latency().0);
-    to.histogram(&slot.slip().0);
+    write_histogram(&slot.latency().0, to);
+    write_histogram(&slot.slip().0, to);
 }
 
 fn read_slots(from: &mut In<'_>, most: u64) -> Result<Vec<Slot>, Damaged> {
@@ -334,7 +268,7 @@ fn read_slots(from: &mut In<'_>, most: u64) -> Result<Vec<Slot>, Damaged> {
                 concurrency: number()?,
                 ..Slot::default()
             };
-            slot.pack(from.small()?.as_ref(), from.small()?.as_ref());
+            slot.pack(read_small(from)?.as_ref(), read_small(from)?.as_ref());
             Ok(slot)
         })
         .collect()

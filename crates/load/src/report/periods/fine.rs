@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::report::travel::{Damaged, In, Out};
+use crate::report::bytes::{Damaged, In, Out};
 
 /// Nanoseconds of a bin.
 pub(super) const BIN: u64 = 1_000_000;

@@ -112,15 +112,3 @@ fn damaged_records_are_refused() {
         assert!(ours(limits).unwrap_err().to_string().contains(what), "{what}");
     }
 }
-
-#[test]
-fn numbers_have_one_end() {
-    for number in [0, 1, 127, 128, 300, u64::MAX >> 1, u64::MAX] {
-        let mut out = Out::default();
-        out.number(number);
-        let mut from = In(&out.0);
-        assert_eq!((from.number(), from.0.len()), (Ok(number), 0));
-    }
-    assert!(In(&[0x80; 10]).number().is_err());
-    assert!(In(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).number().is_err());
-}
