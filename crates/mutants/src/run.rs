@@ -86,11 +86,12 @@ fn own(copy: &Path, package: &str) -> Result<(String, String), String> {
         Some(text.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))?.to_owned())
     };
     let name = name_in(&manifest).ok_or_else(|| format!("{package}: no name"))?;
+    let section = |head: &str| name_in(manifest.split_once(head)?.1.split("\n[").next()?);
     if is_library(copy, package) {
-        let library = name.replace('-', "_");
+        let library = section("\n[lib]\n").unwrap_or_else(|| name.replace('-', "_"));
         return Ok((name, library));
     }
-    let program = manifest.split_once("[[bin]]").and_then(|(_, rest)| name_in(rest));
+    let program = section("\n[[bin]]\n");
     let program = of_program(&program.unwrap_or_else(|| name.replace('-', "_")));
     Ok((name, program))
 }

@@ -159,6 +159,27 @@ fn each_key_is_asked_for_in_its_lane() {
     drop(service.interrupt());
 }
 
+/// As many connections as the server has lanes: each lane has one, so all keys are asked for. By chance they would hardly ever come to lie so.
+#[test]
+fn every_lane_has_a_connection() {
+    let port = flowlane_testnet::free_port();
+    let line = format!("serve memcached -t 8 -p {port} -l 127.0.0.1 --no-pin");
+    let service = Program::ready(command(&line), "memcached on 127.0.0.1");
+    let output = load(&format!("127.0.0.1:{port} -c 8 -d 500ms --keys 1000 --by-lane -q"));
+    assert_ne!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = service.interrupt();
+    // bucket, worker, reads, writes, dropped
+    let rows = said.lines().skip_while(|line| !line.starts_with("bucket")).skip(1);
+    let reads: Vec<u64> = rows
+        .map_while(|line| {
+            let row: Option<Vec<u64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
+            row.filter(|row| row.len() == 5).map(|row| row[2])
+        })
+        .collect();
+    // Connections that came to another lane than they were meant for read a question and an end there.
+    assert!(reads.len() == 8 && reads.iter().all(|reads| *reads > 50), "{reads:?} in {said}");
+}
+
 #[test]
 fn runs_agree_with_debians_memcached() {
     let port = flowlane_testnet::free_port();
