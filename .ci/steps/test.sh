@@ -47,9 +47,15 @@ while IFS= read -r line; do note "test: $line"; done <"$CI_TARGET/ci-skipped"
 [ "$rc" != 0 ] || exit 0
 
 echo
-echo "== what the tests that failed said (at most 60 lines each; all of it: $log)"
-awk '/^failures:$/ { inside = 1; next } /^test result:/ { inside = 0 }
-     inside && /^---- / { n = 0 } inside && n++ < 60' "$log"
+echo "== what the tests that failed said (the first 20 and the last 60 lines of each; all of it: $log)"
+awk 'function rest(i) {
+         if (n > 80) print "[... " n - 80 " lines ...]"
+         for (i = n - 59 > 21 ? n - 59 : 21; i <= n; i++) print line[i % 60]
+         n = 0
+     }
+     /^failures:$/ { inside = 1; next } /^test result:/ { if (inside) rest(); inside = 0 }
+     inside && /^---- / { rest() }
+     inside { line[++n % 60] = $0; if (n <= 20) print }' "$log"
 mapfile -t names < <(sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$log" | sort -u)
 mapfile -t targets < <(sed -nE 's/^    `(-p [^`]*)`$/\1/p' "$log" | sort -u)
 

@@ -54,6 +54,20 @@ fn shape(line: &str) -> String {
     line.split_whitespace().map(word).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
+/// The first load behind each server that is being started waits for it.
+fn waits(blocks: &[Block]) {
+    let mut started = None;
+    for line in blocks.iter().flat_map(|block| block.commands.lines()) {
+        if line.contains("flowlane serve ") && line.ends_with('&') {
+            started = Some(line);
+        } else if line.contains("flowlane load ")
+            && let Some(server) = started.take()
+        {
+            assert!(line.contains(" --wait "), "'{line}' does not wait for '{server}'");
+        }
+    }
+}
+
 /// Runs a page, with `needs` there.
 fn follow(page: &str, needs: &[&str]) {
     if let Err(why) = flowlane_testnet::requires() {
@@ -68,6 +82,7 @@ fn follow(page: &str, needs: &[&str]) {
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorials")).join(page);
     let blocks = blocks(&fs::read_to_string(path).unwrap());
     assert!(blocks.len() > 3, "{page}: {blocks:?}");
+    waits(&blocks);
 
     let scratch = Scratch::new(page);
     fs::create_dir_all(scratch.path("run")).unwrap();

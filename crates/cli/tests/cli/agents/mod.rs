@@ -97,6 +97,9 @@ fn an_agent_sends_where_it_may_and_makes_one_run_at_a_time() {
     assert!(output.status.code() == Some(1) && said.contains("sends to 127.0.0.1 for nobody"), "{said}");
     drop(agent);
     let _agent = nats.agent("b", &["--only", "127.0.0.0/8", "--", "--workers", "1"]);
+    let output = nats.load(&[&url, "--agents", "lab:1", "-n", "5", "--follow"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("follows no redirect (its --only)"), "{said}");
     let long = Program::start(nats.load(&[&url, "--agents", "lab:1", "-c", "4", "-d", "60s"]));
     eventually("the agent is busy", || {
         let output = nats.load(&[&url, "--agents", "lab", "-n", "5"]).output().unwrap();

@@ -43,9 +43,9 @@ impl Errand {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses targets to which this agent does not send.
-    pub(in super::super) fn admits(&self, targets: &[SocketAddr]) -> anyhow::Result<()> {
-        only::check(&self.only, targets)
+    /// Refuses targets to which this agent does not send. `follows`: redirects are followed.
+    pub(in super::super) fn admits(&self, targets: &[SocketAddr], follows: bool) -> anyhow::Result<()> {
+        only::check(&self.only, targets, follows)
     }
 
     /// Says that the load can be made in so many lanes, and waits for the part of it that is dealt to this agent.

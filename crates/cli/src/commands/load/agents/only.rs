@@ -39,8 +39,10 @@ impl Only {
     }
 }
 
-/// Refuses targets that are not among those admitted; without any of these all are.
-pub(super) fn check(only: &[Only], targets: &[SocketAddr]) -> anyhow::Result<()> {
+/// Refuses targets that are not among those admitted; without any of these all are. `follows`: redirects are followed, and where these lead, who
+/// answers says.
+pub(super) fn check(only: &[Only], targets: &[SocketAddr], follows: bool) -> anyhow::Result<()> {
+    ensure!(only.is_empty() || !follows, "follows no redirect (its --only)");
     for target in targets.iter().map(SocketAddr::ip) {
         ensure!(
             only.is_empty() || only.iter().any(|only| only.admits(target)),
@@ -57,14 +59,16 @@ mod tests {
     #[test]
     fn only_what_is_admitted_is_a_target() {
         let only: Vec<Only> = ["10.0.0.0/8", "192.0.2.7", "fd00::/64"].map(|o| o.parse().unwrap()).to_vec();
-        let ok = |target: &str| check(&only, &[target.parse().unwrap()]).is_ok();
+        let ok = |target: &str| check(&only, &[target.parse().unwrap()], false).is_ok();
         assert!(ok("10.9.9.9:80") && ok("192.0.2.7:1") && ok("[fd00::9]:80"));
         assert!(!ok("192.0.2.8:1") && !ok("[fd01::9]:80") && !ok("127.0.0.1:80"));
-        assert!(check(&[], &["127.0.0.1:80".parse().unwrap()]).is_ok());
+        assert!(check(&[], &["127.0.0.1:80".parse().unwrap()], true).is_ok());
+        // Who answers would say where it goes on.
+        assert!(check(&only, &["10.9.9.9:80".parse().unwrap()], true).is_err());
         let both = ["10.9.9.9:80".parse().unwrap(), "127.0.0.1:80".parse().unwrap()];
-        assert!(check(&only, &both).is_err(), "each of them");
+        assert!(check(&only, &both, false).is_err(), "each of them");
         let host: Only = "localhost".parse().unwrap();
-        assert!(check(&[host], &["127.0.0.1:80".parse().unwrap()]).is_ok());
+        assert!(check(&[host], &["127.0.0.1:80".parse().unwrap()], false).is_ok());
         for bad in ["", "a b", "10.0.0.0/40", "10", "*"] {
             assert!(bad.parse::<Only>().is_err(), "{bad}");
         }

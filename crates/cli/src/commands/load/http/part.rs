@@ -53,7 +53,7 @@ impl Http {
         self.place.keep_reachable(&mut plan);
         let targets: Vec<_> =
             plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| t.addresses.clone()).collect();
-        errand.admits(&targets)?;
+        errand.admits(&targets, plan.pools.iter().any(|pool| pool.follow.is_some()))?;
         let lanes = rss.buckets.len();
         let part = errand.dealt(lanes)?;
         for pool in &mut plan.pools {
