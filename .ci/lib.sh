@@ -35,6 +35,15 @@ changed_lately() {
     ! git diff --quiet "$base" -- "$@"
 }
 
+# depends_lately PACKAGE...: whether what these packages (as cargo's options name them) depend on has another version than before, or nobody can tell.
+depends_lately() {
+    local base now
+    base=$(recent_base) || return 0
+    now=$(cargo tree "$@" --locked --prefix none --edges normal,build,dev | sed -nE 's/^([^ ]+) v([^ ]+).*/\1 \2/p' | sort -u) || return 0
+    comm -23 <(printf '%s\n' "$now") <(git show "$base:Cargo.lock" | tr -d '"' | awk '$1 == "name" { name = $3 } $1 == "version" { print name, $3 }' | sort -u) |
+        grep -q .
+}
+
 # ahead NAME COMMAND...: compiles for the step of this name, if this run has it, while a step before it waits for time to pass: in the
 # background, on what nobody else wants of the processors. The step runs the same command and finds it done, or waits for cargo's lock. What
 # fails here fails again there. (Not beside the tests: threads that yield give the processor to it, and took thirty times as long.)

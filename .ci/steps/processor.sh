@@ -1,7 +1,8 @@
 #!/bin/bash
 # The tests of hash and stack on another processor, emulated: one in turn. FLOWLANE_CI_TURN chooses: an even number is big-endian.
 # In CI they run when what they prove may have changed: these crates, what they depend on, or this step.
-if [ "${CI-}" = true ] && [ -z "${FLOWLANE_CI_PROCESSOR-}" ] && ! changed_lately crates/rss crates/stack crates/sys Cargo.toml .ci; then
+if [ "${CI-}" = true ] && [ -z "${FLOWLANE_CI_PROCESSOR-}" ] && ! changed_lately crates/rss crates/stack crates/sys Cargo.toml .ci &&
+    ! depends_lately -p flowlane-rss -p flowlane-stack; then
     skip "hash and stack have not changed lately (FLOWLANE_CI_PROCESSOR=1 runs them all the same)"
 fi
 case $((CI_TURN % 2)) in
@@ -16,7 +17,7 @@ have_packages "$triple-gcc=gcc-$triple" "/usr/$triple/include/stdio.h=$cross" \
     "qemu-$processor-static=qemu-user-static" || skip "the cross compiler or the emulator of $processor is missing"
 use_msrv "$target"
 name=${target//-/_}
-export "CARGO_TARGET_${name^^}_LINKER=$triple-gcc" "CARGO_TARGET_${name^^}_RUNNER=qemu-$processor-static -L /usr/$triple"
+export "CARGO_TARGET_${name^^}_LINKER=$triple-gcc" "CARGO_TARGET_${name^^}_RUNNER=$PWD/.ci/timed qemu-$processor-static -L /usr/$triple"
 # The emulator is slow and a property is checked as well by fewer cases here.
 export PROPTEST_CASES=${PROPTEST_CASES:-32}
 cargo test -p flowlane-rss -p flowlane-stack --lib --tests --locked --target "$target" --target-dir "$CI_TARGET/msrv"

@@ -42,13 +42,12 @@ pub enum Piece {
 }
 
 /// Options that say how curl shows what it does, and change nothing of what it asks.
-const SILENT: [&str; 15] = [
+const SILENT: [&str; 26] = [
     "silent",
     "show-error",
     "verbose",
     "include",
     "fail",
-    "globoff",
     "no-progress-meter",
     "progress-bar",
     "no-buffer",
@@ -58,9 +57,21 @@ const SILENT: [&str; 15] = [
     "tcp-nodelay",
     "disable",
     "no-keepalive",
+    "remote-name",
+    "remote-header-name",
+    "remote-time",
+    "create-dirs",
+    "output",
+    "output-dir",
+    "write-out",
+    "dump-header",
+    "stderr",
+    "trace",
+    "trace-ascii",
+    "trace-time",
 ];
 /// Short options by their long names.
-const SHORT: [(char, &str); 23] = [
+const SHORT: [(char, &str); 29] = [
     ('H', "header"),
     ('d', "data"),
     ('X', "request"),
@@ -84,9 +95,15 @@ const SHORT: [(char, &str); 23] = [
     ('q', "disable"),
     ('x', "proxy"),
     ('m', "max-time"),
+    ('w', "write-out"),
+    ('D', "dump-header"),
+    ('O', "remote-name"),
+    ('J', "remote-header-name"),
+    ('R', "remote-time"),
+    ('#', "progress-bar"),
 ];
 /// Options that take a value.
-const VALUED: [&str; 14] = [
+const VALUED: [&str; 21] = [
     "header",
     "data",
     "data-ascii",
@@ -100,7 +117,14 @@ const VALUED: [&str; 14] = [
     "user-agent",
     "referer",
     "url",
+    "oauth2-bearer",
     "output",
+    "output-dir",
+    "write-out",
+    "dump-header",
+    "stderr",
+    "trace",
+    "trace-ascii",
 ];
 
 impl Curl {
@@ -115,6 +139,7 @@ impl Curl {
             _ => return Err("it begins with the word curl".into()),
         }
         let (mut curl, mut get, mut json, mut ended) = (Self::default(), false, false, false);
+        let mut globs = true;
         while let Some(word) = words.next() {
             let named = word.starts_with('-') && word.len() > 1 && !ended;
             if !named {
@@ -136,6 +161,7 @@ impl Curl {
                 };
                 match name.as_str() {
                     "get" => get = true,
+                    "globoff" => globs = false,
                     "json" => {
                         json = true;
                         curl.data("data-raw", value)?;
@@ -146,6 +172,11 @@ impl Curl {
         }
         if curl.url.is_empty() {
             return Err("it names no URL".into());
+        }
+        if globs && let Some(sign) = pattern(&curl.url) {
+            return Err(format!(
+                "'{sign}' in a URL is a pattern to curl, of several URLs; with -g it is itself"
+            ));
         }
         curl.finish(get, json)
     }
@@ -167,6 +198,7 @@ impl Curl {
                     "-b {value}: files of cookies are not read; NAME=VALUE is sent as it is"
                 ));
             }
+            "oauth2-bearer" => self.headers.push(("Authorization".into(), format!("Bearer {value}"))),
             "user-agent" => self.headers.push(("User-Agent".into(), value)),
             "referer" => self.headers.push(("Referer".into(), value)),
             "url" => self.is_url(value)?,
@@ -177,8 +209,7 @@ impl Curl {
             "location" => self.follow = true,
             "http2" | "http2-prior-knowledge" => self.http2 = true,
             "form" => return Err("-F: multipart forms are not made here".into()),
-            // Where curl puts the answer is nothing to a load.
-            "output" | "compressed" => {}
+            "compressed" => {}
             name if SILENT.contains(&name) => {}
             name => {
                 return Err(format!(
@@ -292,6 +323,27 @@ fn options(word: &str) -> Result<Vec<(String, Option<String>)>, String> {
         found.push((name, None));
     }
     Ok(found)
+}
+
+/// The first sign of what curl takes for a pattern in a URL: `{a,b}` and `[1-3]`, but not the address of IPv6 or a `{{placeholder}}` of ours.
+fn pattern(url: &str) -> Option<char> {
+    let mut rest = url;
+    if let Some((before, behind)) = rest.split_once("://") {
+        let host =
+            if behind.starts_with('[') { behind.split_once(']').map_or(behind, |(_, b)| b) } else { behind };
+        if before.contains(['{', '[']) {
+            return before.chars().find(|c| "{[".contains(*c));
+        }
+        rest = host;
+    }
+    while let Some((at, sign)) = rest.match_indices(['{', '}', '[', ']']).next() {
+        let placeholder = rest[at..].strip_prefix("{{").and_then(|inner| inner.split_once("}}"));
+        match placeholder {
+            Some((_, behind)) => rest = behind,
+            None => return sign.chars().next(),
+        }
+    }
+    None
 }
 
 fn urlencoded(text: &str) -> String {
@@ -450,6 +502,19 @@ mod tests {
         let json = Curl::parse("curl --json '{}' -H 'accept: x' --http2 -I --url http://a/").unwrap();
         assert_eq!(headers(&json), ["accept: x", "Content-Type: application/json"]);
         assert_eq!((json.method.as_deref(), json.http2), (Some("HEAD"), true));
+        // Where curl puts the answer is nothing to a load.
+        let shown = Curl::parse(
+            "curl -sw '%{http_code}\\n' -o /dev/null -D- -#O --stderr x http://a/ --oauth2-bearer t",
+        )
+        .unwrap();
+        assert_eq!(
+            (shown.url.as_str(), headers(&shown)),
+            ("http://a/", vec!["Authorization: Bearer t".to_owned()])
+        );
+        for url in ["http://a/{{user}}?{{counter}}", "http://[fd00::1]:8080/x", "http://a/%5B1%5D"] {
+            assert_eq!(Curl::parse(&format!("curl '{url}'")).unwrap().url, url);
+        }
+        assert_eq!(Curl::parse("curl -g 'http://a/{b}[1]'").unwrap().url, "http://a/{b}[1]");
         let raw = Curl::parse("curl http://a/ --data-raw @x -d \"a \\\"b\\\" \\$c\"").unwrap();
         assert_eq!(text(&raw), ["@x", "a \"b\" $c"]);
     }
@@ -461,6 +526,9 @@ mod tests {
             ("wget http://a/", "begins with the word curl"),
             ("curl", "no URL"),
             ("curl http://a/ http://b/", "second URL"),
+            ("curl 'http://a/{b,c}'", "'{' in a URL is a pattern"),
+            ("curl 'http://[fd00::1]/[1-3]'", "'[' in a URL is a pattern"),
+            ("curl 'http://{a,b}/{{c}}'", "'{' in a URL is a pattern"),
             ("curl -F a=b http://a/", "-F: multipart"),
             ("curl --form a=b http://a/", "-F: multipart"),
             ("curl -x p:1 http://a/", "--proxy: this option"),
