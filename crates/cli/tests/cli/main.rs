@@ -22,6 +22,7 @@ mod load;
 mod load_find;
 mod load_http;
 mod load_http_data;
+mod load_http_grpc;
 mod load_http_links;
 mod load_http_options;
 mod load_http_via;

@@ -9,6 +9,7 @@ use flowlane_stack::rng::Rng;
 use super::check::Wrong;
 use super::events::{Reading, is_stream};
 use super::filled::Filled;
+use super::grpc;
 use super::jar::Jar;
 use super::numbers::Numbers;
 use super::plan::{Pool, Request};
@@ -72,6 +73,7 @@ pub(super) struct Watch {
     /// What is captured from header fields.
     fields: Vec<(usize, Result<Vec<u8>, String>)>,
     pub(super) stream: Reading,
+    pub(super) call: grpc::Reading,
     /// The content type, if it is not that of a stream of events.
     no_stream: Option<String>,
 }
@@ -94,19 +96,32 @@ impl Watch {
             self.encoding =
                 text("content-encoding").filter(|encoding| !encoding.eq_ignore_ascii_case("identity"));
         }
-        if request.events.is_some() {
+        if request.grpc {
+            self.call.begin(field);
+        } else if request.events.is_some() {
             self.stream.begin();
             self.no_stream =
                 (!is_stream(field("content-type"))).then(|| text("content-type").unwrap_or_default());
         }
     }
 
-    /// A piece of the content; returns how many events it completes.
+    /// Events or messages of the answer so far, and when the last came.
+    pub(super) fn so_far(&self, request: &Request) -> (u64, u64) {
+        match request.grpc {
+            true => (self.call.messages, self.call.last),
+            false => (self.stream.events, self.stream.last),
+        }
+    }
+
+    /// A piece of the content; returns how many events or messages it completes.
     pub(super) fn data(&mut self, request: &Request, data: &[u8], now: u64) -> Result<u64, Wrong> {
         if request.captures.iter().any(Capture::is_in_content) {
             let room = MOST_CONTENT - self.content.len().min(MOST_CONTENT);
             self.content.extend_from_slice(&data[..data.len().min(room)]);
             self.cut |= data.len() > room;
+        }
+        if request.grpc {
+            return self.call.read(data, now);
         }
         match &request.events {
             Some(of) if self.no_stream.is_none() => self
@@ -119,7 +134,9 @@ impl Watch {
 
     /// The answer is whole, and its status is as it should be: what was looked for is found, or the request has failed.
     fn end(&mut self, request: &Request, slots: &[u16], vars: &mut Vars) -> Result<(), Wrong> {
-        if let Some(of) = &request.events {
+        if request.grpc {
+            self.call.finish()?;
+        } else if let Some(of) = &request.events {
             let wrong = |why: String| Wrong(ErrorKind::Events, why);
             if let Some(kind) = self.no_stream.take() {
                 let kind = if kind.is_empty() { "none".to_owned() } else { kind };

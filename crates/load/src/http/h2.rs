@@ -453,7 +453,14 @@ async fn exchange(
     while let Some(frame) = body.frame().await {
         // The server has begun to answer, so it has processed the request.
         let frame = frame.map_err(|e| Broken { unprocessed: false, ..Broken::from(e) })?;
-        let Some(data) = frame.data_ref() else { continue };
+        let Some(data) = frame.data_ref() else {
+            if let Some(trailers) = frame.trailers_ref().filter(|_| wanted.grpc)
+                && let Some(With { client, .. }) = &mut client
+            {
+                client.watch.call.trailers(|name| Some(trailers.get(name)?.as_bytes()));
+            }
+            continue;
+        };
         content += data.len() as u64;
         let now = clock();
         shared.lock().book.received(now, data.len() as u64);
@@ -461,11 +468,11 @@ async fn exchange(
             checker.data(&wanted.checks, data);
         }
         if let Some(With { client, .. }) = &mut client {
-            let before = client.watch.stream.last;
+            let (_, before) = client.watch.so_far(wanted);
             let events =
                 client.watch.data(wanted, data, now).map_err(|Wrong(kind, why)| Broken::new(kind, why))?;
-            if events > 0 {
-                let since = (client.watch.stream.events > events).then_some(before);
+            if events > 0 && wanted.events.is_some() {
+                let since = (client.watch.so_far(wanted).0 > events).then_some(before);
                 shared.lock().book.events(intended, now, events, since);
             }
         }
@@ -488,7 +495,7 @@ async fn exchange(
     if let Some(With { client, slots, .. }) = client.filter(|_| verdict.is_ok() && location.is_none()) {
         verdict = client.end(wanted, slots);
         if verdict.is_ok() && wanted.events.is_some() {
-            let (last, events) = (client.watch.stream.last, client.watch.stream.events);
+            let (events, last) = client.watch.so_far(wanted);
             shared.lock().book.stream(intended, last, events);
         }
     }

@@ -19,7 +19,7 @@
 //! Redirects are followed by `follow` (`hop` has the rules, `origins` where they lead).
 //!
 //! What only some requests need is in `special`: placeholders (`filled`, `numbers`), content that is looked at (`client`), server-sent
-//! events (`events`); `flow` has requests that are steps.
+//! events (`events`), calls of gRPC (`grpc`); `flow` has requests that are steps.
 //!
 //! Not supported: decoding of content.
 
@@ -38,6 +38,7 @@ mod exchange;
 mod filled;
 mod flow;
 mod follow;
+pub mod grpc;
 mod h2;
 mod head;
 mod hop;

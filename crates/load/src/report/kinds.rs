@@ -43,6 +43,8 @@ pub enum ErrorKind {
     Capture,
     /// The answer is no stream of events, or one that ended early.
     Events,
+    /// A call of gRPC has another status than 0, or an answer that is none.
+    Grpc,
     /// Never answered.
     Lost,
     /// Answered, damaged.
@@ -55,7 +57,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them, in order.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Resolve,
         Self::Refused,
         Self::Unreachable,
@@ -75,6 +77,7 @@ impl ErrorKind {
         Self::Content,
         Self::Capture,
         Self::Events,
+        Self::Grpc,
         Self::Lost,
         Self::Corrupt,
         Self::Local,
@@ -82,8 +85,8 @@ impl ErrorKind {
     ];
 
     /// Those of an answer that is complete and wrong: the request counts as answered as well.
-    pub const OF_ANSWERS: [Self; 5] =
-        [Self::Status, Self::Length, Self::Content, Self::Capture, Self::Events];
+    pub const OF_ANSWERS: [Self; 6] =
+        [Self::Status, Self::Length, Self::Content, Self::Capture, Self::Events, Self::Grpc];
 
     /// Its name in reports and thresholds.
     #[must_use]
@@ -108,6 +111,7 @@ impl ErrorKind {
             Self::Content => "content",
             Self::Capture => "capture",
             Self::Events => "events",
+            Self::Grpc => "grpc",
             Self::Lost => "lost",
             Self::Corrupt => "corrupt",
             Self::Local => "local",

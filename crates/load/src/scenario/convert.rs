@@ -11,7 +11,7 @@ use super::file::{self, Followed, KeepAlive, Text};
 use crate::fill::{Capture, Data, Order, Template};
 use crate::http::{
     Behaviour, Body, Checks, Directions, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url,
-    Version, Via, check,
+    Version, Via, check, grpc,
 };
 use crate::run::timeline::Phase;
 use crate::units;
@@ -147,19 +147,21 @@ impl Cx<'_> {
         }
         let target = self.targets(pool, &via, written.span())?;
         let bytes = |t: &Option<Text>| Ok(self.option(t.as_ref(), units::size)?.map(|n| n as u64));
+        if let (Some(_), Some(step)) = (pool.request.first(), pool.step.first()) {
+            return self.bad(step.span(), "a pool has requests or steps, not both");
+        }
+        let written_requests = if pool.step.is_empty() { &pool.request } else { &pool.step };
+        let requests =
+            written_requests.iter().map(|r| self.request(r, &target)).collect::<Result<Vec<_>>>()?;
         let version = match (&pool.pipeline, &pool.http2) {
             (Some(_), Some(http2)) => {
                 return self.bad(http2.span(), "a pool pipelines or speaks HTTP/2, not both");
             }
             (Some(pipeline), None) => Version::Http1 { pipeline: *pipeline.get_ref() },
             (None, Some(streams)) => Version::Http2 { streams: *streams.get_ref() },
+            (None, None) if requests.iter().any(|request| request.grpc) => Version::Http2 { streams: 1 },
             (None, None) => Version::Http1 { pipeline: 1 },
         };
-        if let (Some(_), Some(step)) = (pool.request.first(), pool.step.first()) {
-            return self.bad(step.span(), "a pool has requests or steps, not both");
-        }
-        let written_requests = if pool.step.is_empty() { &pool.request } else { &pool.step };
-        let requests = written_requests.iter().map(|r| self.request(r)).collect::<Result<Vec<_>>>()?;
         let data = self.data(pool, &requests, &target)?;
         let first = Target { weight: 1.0, ..target[0].clone() };
         Ok(Pool {
@@ -317,7 +319,7 @@ impl Cx<'_> {
         think.or_else(bad)
     }
 
-    fn request(&self, written: &toml::Spanned<file::Request>) -> Result<Request> {
+    fn request(&self, written: &toml::Spanned<file::Request>, targets: &[Target]) -> Result<Request> {
         let request = written.get_ref();
         let bodies = [request.body.is_some(), request.body_size.is_some(), request.body_file.is_some()];
         if bodies.iter().filter(|b| **b).count() > 1 {
@@ -357,9 +359,27 @@ impl Cx<'_> {
                     Some(EventStream::ending_with(Some(&of.end)).or_else(|e| self.bad(span, e))?)
                 }
             },
+            grpc: false,
         };
         made.check().or_else(|e| self.bad(written.span(), e))?;
-        Ok(made)
+        let (span, descriptors, messages) = match request.grpc.as_ref().map(|g| (g.span(), g.get_ref())) {
+            None | Some((_, file::Grpc::Plain(false))) => return Ok(made),
+            Some((span, file::Grpc::Plain(true))) => (span, None, None),
+            Some((span, file::Grpc::Described(of))) => (span, of.descriptors.as_deref(), of.messages),
+        };
+        let descriptors = match descriptors {
+            None => None,
+            // Files are not read, so there is no message.
+            Some(_) if !self.wish.resolve => return Ok(Request { grpc: true, ..made }),
+            Some(file) => {
+                let path = self.path(file);
+                let read = grpc::Descriptors::of_file(&path);
+                Some(read.or_else(|e| self.bad(span.clone(), format!("{}: {e}", path.display())))?)
+            }
+        };
+        let call = grpc::Call { descriptors, messages: messages.unwrap_or(1) };
+        let targets: Vec<_> = targets.iter().map(|target| &target.url).collect();
+        call.of(made, &targets).or_else(|e| self.bad(span, e))
     }
 
     fn captures(&self, request: &file::Request) -> Result<Vec<Capture>> {

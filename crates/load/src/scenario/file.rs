@@ -109,6 +109,21 @@ pub(super) struct Capture {
     pub(super) header: Option<String>,
 }
 
+/// Whether a request is a call of gRPC, and what makes its message.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Grpc {
+    Plain(bool),
+    Described(GrpcCall),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct GrpcCall {
+    pub(super) descriptors: Option<String>,
+    pub(super) messages: Option<u32>,
+}
+
 /// Whether an answer is a stream of events, and how it ends.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
@@ -167,4 +182,5 @@ pub(super) struct Request {
     #[serde(default)]
     pub(super) capture: BTreeMap<String, Spanned<Capture>>,
     pub(super) events: Option<Spanned<Events>>,
+    pub(super) grpc: Option<Spanned<Grpc>>,
 }

@@ -172,7 +172,7 @@ impl Slot {
                 let mut inner = shared.lock();
                 let why = || "no answer in time".to_owned();
                 inner.book.error(Some(place), intended, done, ErrorKind::Timeout, why);
-                let none = self.client.as_ref().is_none_or(|client| client.watch.stream.events == 0);
+                let none = self.client.as_ref().is_none_or(|client| client.watch.so_far(written).0 == 0);
                 if written.events.is_some() && none {
                     // The wait counts, as that for an answer does.
                     inner.book.events(intended, done, 0, None);

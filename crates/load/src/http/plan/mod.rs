@@ -3,8 +3,10 @@
 //! The command line makes a plan with one pool, a scenario file one with any number. A plan is checked as a whole before a link is opened,
 //! see [`Plan::check`] in `validity`; errors after that are counted by kind.
 
+mod method;
 mod validity;
 
+pub(super) use method::method_of;
 pub use validity::BadPlan;
 
 use std::fs::File;
@@ -313,6 +315,8 @@ pub struct Request {
     pub pause: Think,
     /// The answer is a stream of events, whose times are measured.
     pub events: Option<EventStream>,
+    /// It is a call of gRPC ([`super::grpc::Call`]); with `events` the times of its messages are measured.
+    pub grpc: bool,
 }
 
 impl Default for Request {
@@ -328,6 +332,7 @@ impl Default for Request {
             captures: Vec::new(),
             pause: Think::None,
             events: None,
+            grpc: false,
         }
     }
 }
@@ -335,7 +340,7 @@ impl Default for Request {
 impl Request {
     /// Whether nothing but the status and the length of its answer is looked at.
     pub(super) fn is_plain(&self) -> bool {
-        !self.checks.content() && self.captures.is_empty() && self.events.is_none()
+        !self.checks.content() && self.captures.is_empty() && self.events.is_none() && !self.grpc
     }
 
     /// Its texts that may have placeholders.
@@ -353,7 +358,12 @@ impl Request {
 
     /// Whether something is looked for in its answer beside what is checked.
     pub(super) fn is_watched(&self) -> bool {
-        !self.captures.is_empty() || self.events.is_some()
+        !self.captures.is_empty() || self.events.is_some() || self.grpc
+    }
+
+    /// The path of a request to a target.
+    pub(super) fn path_at<'a>(&'a self, url: &'a Url) -> &'a str {
+        self.path.as_deref().unwrap_or(&url.path)
     }
 
     /// Name in reports.

@@ -110,6 +110,7 @@ impl Pool {
         self.check_follow()?;
         self.check_fast_open()?;
         self.check_fill()?;
+        self.check_grpc()?;
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {
             let other = |a: &SocketAddr| a.is_ipv4() != family;
             if self.clients.iter().all(|c| c.is_ipv4() == family)
@@ -133,6 +134,25 @@ impl Pool {
             _ if self.fast_open => bad("asks a second time on a connection: not with Fast Open"),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses calls of gRPC where there is no HTTP/2, or no method that is called.
+    fn check_grpc(&self) -> Result<(), BadPlan> {
+        let bad = |what: String| Err(BadPlan(format!("pool '{}': gRPC {what}", self.name)));
+        for request in self.requests.iter().filter(|request| request.grpc) {
+            if !matches!(self.version, Version::Http2 { .. }) {
+                return bad("is spoken over HTTP/2".into());
+            }
+            if self.follow.is_some() {
+                return bad("follows no redirects".into());
+            }
+            for target in &self.targets {
+                let path =
+                    Template::bare(request.path_at(&target.url)).map_err(|e| BadPlan(e.to_string()))?;
+                super::method_of(&path).map(drop).or_else(|e| bad(format!("calls a method: {e}")))?;
+            }
+        }
+        Ok(())
     }
 
     /// Refuses Fast Open where a connection has anything to do before its first request, or has no request.

@@ -8,6 +8,7 @@ mod events;
 mod faults;
 mod figures;
 mod flows;
+mod grpc;
 mod h2;
 mod kept;
 mod kit;

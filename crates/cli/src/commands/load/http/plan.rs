@@ -10,6 +10,7 @@ use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields
 use flowlane_http::tls::Trust;
 use flowlane_load::fill::{Data, Order};
 use flowlane_load::http::curl::{Curl, Piece};
+use flowlane_load::http::grpc::{Call, Descriptors};
 use flowlane_load::http::{
     AimLaw, Behaviour, Body, Checks, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url,
     Version, check,
@@ -113,6 +114,16 @@ pub(super) struct PlanOptions {
     /// Data of the event behind the last, as '[DONE]': a stream that ends without it has failed.
     #[arg(long, value_name = "TEXT", requires = "events")]
     events_end: Option<String>,
+    /// Requests are calls of gRPC, over HTTP/2, of the method that the URL's path names: /package.Service/Method. The message is the body
+    /// (--body-file), empty without one. A call has failed if its status is not 0. With --events the times of an answer's messages are measured.
+    #[arg(long, conflicts_with_all = ["scenario", "pipeline", "body_size"])]
+    grpc: bool,
+    /// The body is JSON, of which the message is made by this file of descriptors: 'protoc --include_imports --descriptor_set_out=FILE'.
+    #[arg(long, value_name = "FILE", requires = "grpc")]
+    grpc_descriptors: Option<PathBuf>,
+    /// Send the message so often in a call, for a method that takes a stream.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "grpc")]
+    grpc_messages: u32,
     /// Statuses that are not errors: 200, 2xx, 200-299, lists of these, or any [default: all below 400].
     #[arg(long, value_name = "STATUS", value_parser = statuses, conflicts_with = "scenario")]
     expect_status: Option<Statuses>,
@@ -288,7 +299,7 @@ impl PlanOptions {
         let number = |n: Option<u64>, default: u64| usize::try_from(n.unwrap_or(default));
         let pool = Pool {
             targets,
-            requests: vec![self.request(curl)?],
+            requests: vec![self.call(self.request(curl)?, urls)?],
             data: self.data()?,
             cookies: self.cookies,
             pace: match self.rate {
@@ -306,7 +317,9 @@ impl PlanOptions {
             write_rate: self.write_rate,
             version: match (self.http2, self.pipeline) {
                 (Some(streams), _) => Version::Http2 { streams },
-                (None, None) if curl.is_some_and(|curl| curl.http2) => Version::Http2 { streams: 1 },
+                (None, None) if self.grpc || curl.is_some_and(|curl| curl.http2) => {
+                    Version::Http2 { streams: 1 }
+                }
                 (None, pipeline) => Version::Http1 { pipeline: pipeline.unwrap_or(1) },
             },
             trust: if curl.is_some_and(|curl| curl.insecure) { Trust::Anybody } else { self.via.trust() },
@@ -357,6 +370,18 @@ impl PlanOptions {
         let Some(file) = &self.data else { return Ok(None) };
         let data = Data::of_file(file, self.data_order);
         Ok(Some(data.with_context(|| format!("--data {}", file.display()))?.into()))
+    }
+
+    /// The request as a call of gRPC, if it is to be one.
+    fn call(&self, request: Request, urls: &[Url]) -> anyhow::Result<Request> {
+        if !self.grpc {
+            return Ok(request);
+        }
+        let descriptors = self.grpc_descriptors.as_ref().map(|file| {
+            Descriptors::of_file(file).with_context(|| format!("--grpc-descriptors {}", file.display()))
+        });
+        let call = Call { descriptors: descriptors.transpose()?, messages: self.grpc_messages };
+        Ok(call.of(request, &urls.iter().collect::<Vec<_>>())?)
     }
 
     fn request(&self, curl: Option<&Curl>) -> anyhow::Result<Request> {
