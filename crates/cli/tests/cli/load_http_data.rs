@@ -314,6 +314,13 @@ fn a_command_line_of_curl_is_a_request() {
         });
         let mut lines: Vec<String> = lines.filter(own).collect();
         lines.sort();
+        // Each chooses a line of its own between the parts of a form.
+        let boundary = lines.iter().find_map(|line| Some(line.split_once("; boundary=")?.1.to_owned()));
+        if let Some(boundary) = boundary {
+            lines.retain(|line| !line.starts_with("content-length:"));
+            lines.iter_mut().for_each(|line| *line = line.replace(&boundary, "B"));
+            return (lines, body.replace(&boundary, "B"));
+        }
         (lines, body.to_owned())
     };
     let has_curl = Command::new("curl").arg("--version").output().is_ok_and(|o| o.status.success());
@@ -331,6 +338,10 @@ fn a_command_line_of_curl_is_a_request() {
         format!("curl -G {url}/a --data-urlencode 'q=a b&c'"),
         format!("curl {url}/a --json '{{\"a\": 1}}'"),
         format!("curl {url}/a -H 'X-Empty;' -X DELETE"),
+        format!(
+            "curl {url}/a -F 'a \"b\"=\"1;2 \\\"x\\\"\"' -F 'f=@{file};type=text/csv' -F 'g=@{file};filename=x;type=a/b' \
+             -F 'h=<{file}' -F 'j={{}};type=application/json' --form-string 'k=@l'"
+        ),
     ] {
         let ours = heard(&line, &[]);
         if has_curl {
@@ -349,7 +360,7 @@ fn a_command_line_of_curl_is_a_request() {
         "{filled}"
     );
     assert!(filled.ends_with("\r\n\r\nuser=ann"), "{filled}");
-    refused(&["--curl", "curl -F a=b http://127.0.0.1:9/"], &["--curl: -F: multipart"]);
+    refused(&["--curl", "curl -F a=b -d x http://127.0.0.1:9/"], &["--curl: -F and -d", "one body"]);
     refused(&["--curl", "curl ftp://a/"], &["--curl", "http://"]);
     refused(&["--curl", "curl http://127.0.0.1:9/ -d @/no/such/file"], &["--curl: @/no/such/file"]);
     refused(&["http://127.0.0.1:9/", "--curl", "curl http://127.0.0.1:9/"], &["--curl"]);
@@ -404,4 +415,35 @@ fn what_stands_beside_the_options_of_others_works() {
         tried += 1;
     }
     assert!(tried > 50, "{tried}");
+}
+
+/// The option and a scenario's key make the same form, and placeholders in it are filled in.
+#[test]
+fn a_form_is_curls() {
+    let dir = Scratch::new("load-http-form");
+    let (file, users, scenario) = (dir.path("body.txt"), dir.path("users.csv"), dir.path("form.toml"));
+    std::fs::write(&file, "one").unwrap();
+    std::fs::write(&users, "name\nann\n").unwrap();
+    let (port, asked) = server();
+    let url = format!("http://127.0.0.1:{port}/a");
+    let run = ["-n", "1", "-c", "1", "--json"];
+    let heard = |arguments: &[&str]| -> String {
+        assert_eq!(report(arguments)["ok"], true, "{arguments:?}");
+        asked.lock().unwrap().pop().unwrap()
+    };
+    let by_option = heard(&[&[&url, "-F", "a=1", "-F", &format!("f=@{file}")], &run[..]].concat());
+    let by_curl = format!("curl {url} -F a=1 -F f=@{file}");
+    assert_eq!(by_option, heard(&[&["--curl", &by_curl], &run[..]].concat()));
+    let pool = format!(
+        "[[pool]]\nconnections = 1\nrequests = 1\ntarget = [{{ url = \"{url}\" }}]\n\
+         request = [{{ form = [\"a=1\", \"f=@body.txt\"] }}]\n"
+    );
+    std::fs::write(&scenario, pool).unwrap();
+    assert_eq!(by_option, heard(&["--scenario", &scenario, "--json"]));
+    let filled = heard(&[&[&url, "-F", "n={{name}}", "--data", &users], &run[..]].concat());
+    assert!(filled.contains("name=\"n\"\r\n\r\nann\r\n"), "{filled}");
+    refused(&[&url, "-F", "a"], &["'a': a field of a form"]);
+    refused(&[&url, "-F", "a=@/no/such"], &["/no/such"]);
+    refused(&[&url, "-F", "a=1", "--body", "x"], &["--body"]);
+    refused(&[&url, "-F", "a=1", "-H", "content-type: x"], &["leave out the header"]);
 }

@@ -234,6 +234,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("curl", "load_http_data::a_command_line_of_curl_is_a_request"),
     ("wait", "tutorials"),
     ("cookies", "load_http_data::cookies_come_back"),
+    ("form", "load_http_data::a_form_is_curls"),
     ("grpc", "load_http_grpc::a_server_of_grpcs_own_library_is_called"),
     ("grpc-descriptors", "load_http_grpc::a_server_of_grpcs_own_library_is_called"),
     ("grpc-messages", "load_http_grpc::a_server_of_grpcs_own_library_is_called"),

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::form::Field;
+
 /// A request in curl's words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Curl {
@@ -19,6 +21,8 @@ pub struct Curl {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<Piece>,
+    /// The fields of `-F`, which are a body of their own.
+    pub form: Vec<Field>,
     /// `-k`.
     pub insecure: bool,
     /// `-L`.
@@ -103,8 +107,10 @@ const SHORT: [(char, &str); 29] = [
     ('#', "progress-bar"),
 ];
 /// Options that take a value.
-const VALUED: [&str; 21] = [
+const VALUED: [&str; 23] = [
     "header",
+    "form",
+    "form-string",
     "data",
     "data-ascii",
     "data-raw",
@@ -208,7 +214,10 @@ impl Curl {
             "insecure" => self.insecure = true,
             "location" => self.follow = true,
             "http2" | "http2-prior-knowledge" => self.http2 = true,
-            "form" => return Err("-F: multipart forms are not made here".into()),
+            "form" => self.form.push(Field::parse(&value).map_err(|e| format!("-F {e}"))?),
+            "form-string" => {
+                self.form.push(Field::literal(&value).map_err(|e| format!("--form-string {e}"))?)
+            }
             "compressed" => {}
             name if SILENT.contains(&name) => {}
             name => {
@@ -276,6 +285,9 @@ impl Curl {
     }
 
     fn finish(mut self, get: bool, json: bool) -> Result<Self, String> {
+        if !self.form.is_empty() && (get || json || !self.body.is_empty()) {
+            return Err("-F and -d, --json or -G: a request has one body".into());
+        }
         if get {
             let text = |piece: Piece| match piece {
                 Piece::Text(text) => Ok(text),
@@ -502,6 +514,10 @@ mod tests {
         let json = Curl::parse("curl --json '{}' -H 'accept: x' --http2 -I --url http://a/").unwrap();
         assert_eq!(headers(&json), ["accept: x", "Content-Type: application/json"]);
         assert_eq!((json.method.as_deref(), json.http2), (Some("HEAD"), true));
+        let form =
+            Curl::parse("curl -F a=b --form 'f=@x.png;type=image/png' --form-string c=@d http://a/").unwrap();
+        let fields = [Field::parse("a=b"), Field::parse("f=@x.png;type=image/png"), Field::literal("c=@d")];
+        assert_eq!(form.form, fields.map(Result::unwrap));
         // Where curl puts the answer is nothing to a load.
         let shown = Curl::parse(
             "curl -sw '%{http_code}\\n' -o /dev/null -D- -#O --stderr x http://a/ --oauth2-bearer t",
@@ -529,8 +545,8 @@ mod tests {
             ("curl 'http://a/{b,c}'", "'{' in a URL is a pattern"),
             ("curl 'http://[fd00::1]/[1-3]'", "'[' in a URL is a pattern"),
             ("curl 'http://{a,b}/{{c}}'", "'{' in a URL is a pattern"),
-            ("curl -F a=b http://a/", "-F: multipart"),
-            ("curl --form a=b http://a/", "-F: multipart"),
+            ("curl -F a http://a/", "-F 'a': a field"),
+            ("curl -F a=b -d x http://a/", "one body"),
             ("curl -x p:1 http://a/", "--proxy: this option"),
             ("curl --limit-rate 5 http://a/", "--limit-rate: this option"),
             ("curl -Z http://a/", "-Z: this option"),

@@ -38,6 +38,7 @@ mod exchange;
 mod filled;
 mod flow;
 mod follow;
+pub mod form;
 pub mod grpc;
 mod h2;
 mod head;

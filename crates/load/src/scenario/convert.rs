@@ -11,7 +11,7 @@ use super::file::{self, Followed, KeepAlive, Text};
 use crate::fill::{Capture, Data, Order, Template};
 use crate::http::{
     Behaviour, Body, Checks, Directions, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url,
-    Version, Via, check, grpc,
+    Version, Via, check, form, grpc,
 };
 use crate::run::timeline::Phase;
 use crate::units;
@@ -321,9 +321,10 @@ impl Cx<'_> {
 
     fn request(&self, written: &toml::Spanned<file::Request>, targets: &[Target]) -> Result<Request> {
         let request = written.get_ref();
-        let bodies = [request.body.is_some(), request.body_size.is_some(), request.body_file.is_some()];
+        let form = !request.form.is_empty();
+        let bodies = [request.body.is_some(), request.body_size.is_some(), request.body_file.is_some(), form];
         if bodies.iter().filter(|b| **b).count() > 1 {
-            return self.bad(written.span(), "a request has one of body, body-size and body-file");
+            return self.bad(written.span(), "a request has one of body, body-size, body-file and form");
         }
         let body = match (&request.body, &request.body_size, &request.body_file) {
             (Some(text), ..) => Body::Text(text.as_str().into()),
@@ -340,7 +341,7 @@ impl Cx<'_> {
             sha256: self.option(request.sha256.as_ref(), check::sha256)?,
             contains: request.contains.as_ref().map(|c| c.clone().into_bytes()),
         };
-        let default = if body.is_empty() { "GET" } else { "POST" };
+        let default = if body.is_empty() && !form { "GET" } else { "POST" };
         let weight = request.weight.as_ref().map_or(1.0, |w| *w.get_ref());
         let made = Request {
             name: request.name.clone(),
@@ -360,6 +361,13 @@ impl Cx<'_> {
                 }
             },
             grpc: false,
+        };
+        let fields = request.form.iter().map(|field| self.read(field, form::Field::parse));
+        let made = match fields.collect::<Result<Vec<_>>>()? {
+            fields if form && self.wish.resolve => {
+                form::fill(made, &fields, |path| self.path(path)).or_else(|e| self.bad(written.span(), e))?
+            }
+            _ => made,
         };
         made.check().or_else(|e| self.bad(written.span(), e))?;
         let (span, descriptors, messages) = match request.grpc.as_ref().map(|g| (g.span(), g.get_ref())) {

@@ -172,6 +172,8 @@ pub(super) struct Request {
     pub(super) body: Option<String>,
     pub(super) body_size: Option<Text>,
     pub(super) body_file: Option<Text>,
+    #[serde(default)]
+    pub(super) form: Vec<Text>,
     pub(super) weight: Option<Spanned<f64>>,
     pub(super) status: Option<Text>,
     pub(super) length: Option<u64>,

@@ -10,6 +10,7 @@ use flowlane::{BucketMap, HashConfig, Indirection, Key, Rss, Toeplitz, UdpFields
 use flowlane_http::tls::Trust;
 use flowlane_load::fill::{Data, Order};
 use flowlane_load::http::curl::{Curl, Piece};
+use flowlane_load::http::form::{self, Field};
 use flowlane_load::http::grpc::{Call, Descriptors};
 use flowlane_load::http::{
     AimLaw, Behaviour, Body, Checks, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url,
@@ -89,14 +90,18 @@ pub(super) struct PlanOptions {
     #[arg(long, short = 'H', value_parser = header, conflicts_with = "scenario")]
     header: Vec<(String, String)>,
     /// Request body: this text.
-    #[arg(long, conflicts_with_all = ["body_size", "body_file", "scenario"])]
+    #[arg(long, conflicts_with_all = ["body_size", "body_file", "form", "scenario"])]
     body: Option<String>,
     /// Request body: this many bytes of a pattern.
-    #[arg(long, value_parser = units::size, conflicts_with_all = ["body_file", "scenario"])]
+    #[arg(long, value_parser = units::size, conflicts_with_all = ["body_file", "form", "scenario"])]
     body_size: Option<usize>,
     /// Request body: the content of this file or pipe, at most 1 GiB.
-    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["form", "scenario"])]
     body_file: Option<PathBuf>,
+    /// Field of a form of several parts (multipart/form-data): 'name=value', 'name=@FILE' (a file with its name) or 'name=<FILE' (a value
+    /// that a file has), behind which ';type=TYPE' and ';filename=NAME' may follow. May be repeated.
+    #[arg(long, short = 'F', value_name = "FIELD", value_parser = Field::parse, conflicts_with_all = ["grpc", "scenario"])]
+    form: Vec<Field>,
     /// File of rows, comma-separated, whose first line names the columns: {{NAME}} in a path, header or --body stands for a field of the
     /// request's row. At most 256 MiB.
     #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
@@ -393,10 +398,11 @@ impl PlanOptions {
             }
             _ => curl.map(curl_body).transpose()?.unwrap_or(Body::None),
         };
+        let fields = if self.form.is_empty() { curl.map_or(&[][..], |curl| &curl.form) } else { &self.form };
         let method = self.method.clone().or_else(|| curl?.method.clone());
         let mut headers = curl.map_or_else(Vec::new, |curl| curl.headers.clone());
         headers.extend(self.header.iter().cloned());
-        let default = if body.is_empty() { "GET" } else { "POST" };
+        let default = if body.is_empty() && fields.is_empty() { "GET" } else { "POST" };
         let checks = Checks {
             status: self.expect_status.clone().map(|s| s.0).unwrap_or_default(),
             length: self.expect_length.map(|n| n as u64),
@@ -416,6 +422,10 @@ impl PlanOptions {
                 false => None,
             },
             ..Request::default()
+        };
+        let request = match fields {
+            [] => request,
+            fields => form::fill(request, fields, |path| path.into())?,
         };
         request.check()?;
         Ok(request)
