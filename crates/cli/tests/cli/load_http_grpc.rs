@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use flowlane_testnet::{Program, Scratch, skipped};
+use flowlane_testnet::{Program, Scratch, free_port, skipped};
 use serde_json::Value;
 
 use crate::schema;
@@ -145,6 +145,54 @@ fn a_server_of_grpcs_own_library_is_called() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["total"]["counts"]["answered"], 20, "{report}");
     assert!(output.status.success());
+}
+
+/// A client of gRPC's own library, of a server whose port is its argument.
+const CLIENT: &str = r#"
+import grpc, os, sys
+channel = grpc.insecure_channel("127.0.0.1:" + sys.argv[1])
+path = "/flowlane.Echo/Call"
+assert channel.unary_unary(path)(b"abc") == b"abc"
+assert channel.unary_unary(path)(b"") == b""
+large = os.urandom(1 << 20)
+assert channel.unary_unary(path)(large) == large
+sent = [bytes([i]) * i * 100 for i in range(100)]
+assert list(channel.stream_stream(path)(iter(sent))) == sent
+assert list(channel.stream_stream(path)(iter([]))) == []
+try:
+    channel.unary_unary("/flowlane.Echo/Other")(b"")
+    sys.exit("answered")
+except grpc.RpcError as e:
+    assert e.code() == grpc.StatusCode.UNIMPLEMENTED, e
+    assert "there is /flowlane.Echo/Call" in e.details(), e
+"#;
+
+#[test]
+fn our_server_echoes_calls() {
+    let scratch = Scratch::new("grpc-echo");
+    fs::write(scratch.path("client.py"), CLIENT).unwrap();
+    fs::write(scratch.path("message"), [b'x'; 3000]).unwrap();
+    let port = free_port().to_string();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    server.args(["serve", "http", "--addr", "127.0.0.1/8", "--no-pin", "--port", &port]);
+    let _server = Program::ready(server, "http on 127.0.0.1");
+    let (url, message) = (format!("http://127.0.0.1:{port}/flowlane.Echo/Call"), scratch.path("message"));
+    let call = [&url, "--grpc", "--body-file", &message, "--events", "--grpc-messages", "50", "--http2", "3"];
+    let (code, ran) = report(&call);
+    let (counts, events) = (&ran["total"]["counts"], &ran["total"]["events"]);
+    assert_eq!((code, &counts["answered"], &counts["failed"]), (Some(0), &20.into(), &0.into()), "{counts}");
+    assert_eq!((&events["streams"], &events["events"]), (&20.into(), &1000.into()), "{events}");
+    let (code, ran) = report(&[&url.replace("Call", "Other"), "--grpc"]);
+    let error = &ran["total"]["counts"]["errors"]["grpc"];
+    assert!(
+        code == Some(1) && error["example"].as_str().unwrap().contains("status 12 (unimplemented): there is"),
+        "{error}"
+    );
+    if !is_there(PYTHON, &["-c", "import grpc"]) {
+        return skipped("beside gRPC's own client: there is no grpc for Python (Debian: python3-grpcio)");
+    }
+    let client = Command::new(PYTHON).args([&scratch.path("client.py"), &port]).output().unwrap();
+    assert!(client.status.success(), "{}", String::from_utf8_lossy(&client.stderr));
 }
 
 #[test]

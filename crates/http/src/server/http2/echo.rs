@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use h2::{Reason, RecvStream, SendStream};
 
 use super::body::{PIECE, Piece};
+use super::call;
 use super::stream::{Open, Over, patience, poll_capacity, too_slow};
 use crate::ending::within;
 use crate::server::counters::Counter;
@@ -22,6 +23,8 @@ struct Echo {
     counted: usize,
     received: u64,
     ended: bool,
+    /// Whether it is a call of gRPC, whose answer ends with trailers.
+    call: bool,
     open: Open,
 }
 
@@ -34,10 +37,10 @@ enum Step {
     NoMemory,
 }
 
-pub(super) async fn run(open: Open, stream: SendStream<Piece>, body: RecvStream) {
+pub(super) async fn run(open: Open, stream: SendStream<Piece>, body: RecvStream, call: bool) {
     let (receive, write) = patience(&open.0);
     let ended = body.is_end_stream();
-    let mut echo = Echo { stream, body, waiting: Vec::new(), counted: 0, received: 0, ended, open };
+    let mut echo = Echo { stream, body, waiting: Vec::new(), counted: 0, received: 0, ended, call, open };
     loop {
         let (time, late) = if echo.waiting.is_empty() {
             (receive, Counter::BodyTimeout)
@@ -85,7 +88,10 @@ impl Echo {
             if !self.ended {
                 return Poll::Pending;
             }
-            let last = self.stream.send_data(Piece::constant(&[]), true);
+            let last = match self.call {
+                true => self.stream.send_trailers(call::trailers()),
+                false => self.stream.send_data(Piece::constant(&[]), true),
+            };
             return Poll::Ready(if last.is_ok() { Step::Done } else { Step::Over });
         }
         match poll_capacity(&mut self.stream, cx, self.waiting.len().min(PIECE)) {
@@ -110,7 +116,10 @@ impl Echo {
         conn.credit(4 + n as u64 / 1024);
         let last = self.ended && self.waiting.is_empty();
         let piece = Piece::held(bytes, conn);
-        self.stream.send_data(piece, last).map_err(|_| Over)?;
+        self.stream.send_data(piece, last && !self.call).map_err(|_| Over)?;
+        if last && self.call {
+            self.stream.send_trailers(call::trailers()).map_err(|_| Over)?;
+        }
         // The peer may send as much again.
         let _ = self.body.flow_control().release_capacity(n);
         Ok(if last { Step::Done } else { Step::Moved })

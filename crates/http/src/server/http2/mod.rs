@@ -15,6 +15,7 @@
 //! connection, the peer receives GOAWAY ([`wire`]). Read RFC 9113 §5.2, §6.8, §10.5. Not supported: push, priorities, extended CONNECT.
 
 mod body;
+mod call;
 mod conn;
 mod echo;
 mod frames;

@@ -17,6 +17,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderNa
 use http::{Method, Request, Response, StatusCode};
 
 use super::body::{PIECE, Piece};
+use super::call;
 use super::conn::Conn;
 use super::echo;
 use crate::ending::within;
@@ -32,7 +33,9 @@ pub(super) fn begin(conn: &Arc<Conn>, request: Request<RecvStream>, respond: Sen
     let cells = conn.lane.cells();
     cells.add(Counter::Requests, 1);
     let (head, body) = request.into_parts();
-    let reply = if head.headers.get_all(HOST).iter().all(|host| is_host(host.as_bytes())) {
+    let reply = if call::is_call(&head) {
+        call::answer(head.uri.path())
+    } else if head.headers.get_all(HOST).iter().all(|host| is_host(host.as_bytes())) {
         let target = head.uri.path_and_query().map_or("/", |t| t.as_str());
         let field = |name: &'static str| head.headers.get(name).map(HeaderValue::as_bytes);
         route::answer(conn.lane.site(), &RequestView { method: head.method.as_str(), target, field })
@@ -135,7 +138,7 @@ impl Exchange {
             Body::Pattern(_) => Source::Pattern,
             Body::File(part) => Source::File(part),
             Body::Kept(bytes) => Source::Kept(bytes),
-            Body::Echo => Source::Echo(body),
+            Body::Echo => Source::Echo { body, call: reply.kind == call::KIND },
             Body::Events(events) => Source::Events(events),
         };
         let mut sending = Sending { stream, source, at: 0, len: len.unwrap_or(0), open: self.open };
@@ -198,7 +201,11 @@ enum Source {
     Pattern,
     File(Part),
     Kept(Bytes),
-    Echo(RecvStream),
+    /// `call`: of gRPC, whose answer ends with trailers.
+    Echo {
+        body: RecvStream,
+        call: bool,
+    },
     Events(Box<Events>),
 }
 
@@ -217,8 +224,8 @@ pub(super) struct Over;
 
 impl Sending {
     async fn run(mut self) {
-        if let Source::Echo(body) = self.source {
-            return echo::run(self.open, self.stream, body).await;
+        if let Source::Echo { body, call } = self.source {
+            return echo::run(self.open, self.stream, body, call).await;
         }
         if let Source::Events(of) = self.source {
             // On the heap, so that no other answer's task is larger for it.
@@ -250,7 +257,7 @@ impl Sending {
         };
         let room = match self.source {
             Source::File(..) => ready!(self.open.0.poll_room(cx, capacity)),
-            Source::Pattern | Source::Kept(_) | Source::Echo(_) | Source::Events(_) => capacity,
+            Source::Pattern | Source::Kept(_) | Source::Echo { .. } | Source::Events(_) => capacity,
         };
         Poll::Ready(self.send(room))
     }
@@ -280,7 +287,7 @@ impl Sending {
                 }
                 (Piece::held(bytes, conn), n)
             }
-            Source::Echo(_) | Source::Events(_) => return Err(Over),
+            Source::Echo { .. } | Source::Events(_) => return Err(Over),
         };
         conn.credit(4 + n as u64 / 1024);
         self.at += n as u64;
