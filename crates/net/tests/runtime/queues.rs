@@ -69,7 +69,7 @@ fn lanes_move_to_workers_without_a_queue() {
         let steering = [Key::MICROSOFT, Key::symmetric()].map(|key| of_card(key, 128, queues, workers));
         let plan = Plan {
             workers,
-            datagrams: 4000,
+            datagrams: 2000,
             buckets: steering[0].buckets.len(),
             steering: Some(steering),
             pair: PairConfig { queues: Some(queues), ..PairConfig::default() },
