@@ -181,6 +181,12 @@ impl Crew {
         self.failed
     }
 
+    /// What is wrong with an agent that was lost while the others go on.
+    #[must_use]
+    pub fn lost(&self, i: usize) -> Option<&str> {
+        self.members[i].fault.as_deref().filter(|_| self.stop.is_none())
+    }
+
     /// Whether all is over: every agent has given its results, or is lost.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -334,7 +340,9 @@ impl Crew {
             .filter(|s| !s.is_zero())
             .map_or(String::new(), |s| format!(", {:.1} s after the start", s.as_secs_f64()));
         member.fault = Some(format!("{why}{when}"));
-        if self.stop.is_none() && (self.plan.loss == Loss::Fail || since.is_none()) {
+        // Where nobody is left, nobody goes on.
+        let alone = self.members.iter().all(|member| member.fault.is_some());
+        if self.stop.is_none() && (self.plan.loss == Loss::Fail || since.is_none() || alone) {
             self.failed = true;
             let words = format!("agent {} {why}", self.members[i].name());
             self.stop(&words, now);
@@ -430,7 +438,7 @@ impl Crew {
             Ok((summary, records)) => {
                 member.over = true;
                 let why = match (&summary.failure, summary.interrupted && self.stop.is_none()) {
-                    (Some(why), _) => Some(why.clone()),
+                    (Some(why), _) => Some(format!("says: {why}")),
                     (None, true) => Some("was stopped at its machine".to_owned()),
                     _ => None,
                 };

@@ -12,6 +12,9 @@ use crate::message::cut;
 const REASONS: usize = 256;
 const RECORDS: usize = 1 << 16;
 
+/// The largest count that is taken as it is: sums over all agents, and of several counts, have to fit.
+const MOST_COUNTED: u64 = u64::MAX >> 16;
+
 /// What an agent's part came to, besides its records.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -28,6 +31,9 @@ pub struct Summary {
     pub workers: usize,
     /// Records behind it.
     pub records: usize,
+    /// What its kind of load counts, by name: that by which the whole run is judged.
+    #[serde(default)]
+    pub counts: BTreeMap<String, u64>,
     /// Packets that its side dropped, by reason.
     pub drops: BTreeMap<String, u64>,
     /// Share of frames that arrived on the worker of their bucket.
@@ -75,6 +81,13 @@ impl Summary {
         Usage { user, system, waited, idle, stolen, wall, memory, processors }
     }
 
+    /// With how long it took.
+    #[must_use]
+    pub fn taking(self, elapsed: Duration, measured: Duration) -> Self {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self { elapsed_ns: nanos(elapsed), measured_ns: nanos(measured), ..self }
+    }
+
     /// As bytes, with the records behind it.
     #[must_use]
     pub fn write(mut self, records: &[LaneRecord]) -> Vec<u8> {
@@ -106,6 +119,7 @@ impl Summary {
         summary.cpu_ns.iter_mut().chain(&mut summary.machine_ns).for_each(most);
         [&mut summary.wall_ns, &mut summary.memory].into_iter().for_each(most);
         summary.drops.values_mut().for_each(most);
+        summary.counts.values_mut().for_each(|count| *count = (*count).min(MOST_COUNTED));
         if let Some(ports) = &mut summary.home_ports {
             [&mut ports.home, &mut ports.elsewhere].into_iter().for_each(most);
         }
@@ -115,6 +129,9 @@ impl Summary {
         summary.failure = summary.failure.map(cut);
         if summary.drops.len() > REASONS || summary.drops.keys().any(|reason| reason.len() > 64) {
             return Err(bad("more reasons for drops than there are"));
+        }
+        if summary.counts.len() > REASONS || summary.counts.keys().any(|name| name.len() > 64) {
+            return Err(bad("more counts than there are"));
         }
         if summary.records > RECORDS.min(limits.lanes.len().saturating_mul(limits.pools)) {
             return Err(bad("more records than lanes"));

@@ -79,8 +79,8 @@ pub(super) struct Inner {
 impl Lane {
     pub(super) fn new(common: Arc<Common>, bucket: u16) -> Self {
         let config = &common.config;
-        let conns = common.connections[usize::from(bucket)] as usize;
-        let seed = config.seed ^ u64::from(bucket).rotate_left(40);
+        let conns = common.turns.of(bucket) as usize;
+        let seed = config.seed ^ u64::from(common.turns.number(bucket)).rotate_left(40);
         let asker = Asker::new(config.mix.clone(), seed, common.to_fill(bucket));
         let inner = Inner {
             stage: Stage::Opening,

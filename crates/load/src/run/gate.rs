@@ -47,6 +47,11 @@ impl Gate {
         Self { held, ..self }
     }
 
+    /// Whether all lanes wait until it is said when to start.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
     /// Says when a run starts that is held. What was said first is what holds.
     pub(crate) fn begin_at(&self, moment: Instant) {
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(moment);

@@ -12,55 +12,120 @@ use super::super::Load;
 use crate::guesses;
 
 /// Loads that agents make, and the options that are sent for each.
-const SENT: &[(&str, &[&str])] = &[(
-    "http",
-    &[
-        "urls",
-        "connections",
-        "burst",
-        "rate",
-        "poisson",
-        "ramp",
-        "warm_up",
-        "duration",
-        "waiting",
-        "timeout",
-        "request_timeout",
-        "requests",
-        "requests_per_connection",
-        "no_keepalive",
-        "fast_open",
-        "connections_in_all",
-        "think",
-        "method",
-        "header",
-        "cookies",
-        "body",
-        "body_size",
-        "expect_status",
-        "expect_length",
-        "expect_sha256",
-        "expect_contains",
-        "max_body",
-        "pipeline",
-        "http2",
-        "follow",
-        "read_rate",
-        "write_rate",
-        "half_open",
-        "connect_to",
-        "resolve",
-        "insecure",
-        "tls_min",
-        "tls_max",
-        "exact",
-        "slack",
-        "clients",
-        "routed",
-        "workers",
-        "seed",
-    ],
-)];
+const SENT: &[(&str, &[&str])] = &[
+    (
+        "http",
+        &[
+            "urls",
+            "connections",
+            "burst",
+            "rate",
+            "poisson",
+            "ramp",
+            "warm_up",
+            "duration",
+            "waiting",
+            "timeout",
+            "request_timeout",
+            "requests",
+            "requests_per_connection",
+            "no_keepalive",
+            "fast_open",
+            "connections_in_all",
+            "think",
+            "method",
+            "header",
+            "cookies",
+            "body",
+            "body_size",
+            "expect_status",
+            "expect_length",
+            "expect_sha256",
+            "expect_contains",
+            "max_body",
+            "pipeline",
+            "http2",
+            "follow",
+            "read_rate",
+            "write_rate",
+            "half_open",
+            "connect_to",
+            "resolve",
+            "insecure",
+            "tls_min",
+            "tls_max",
+            "exact",
+            "slack",
+            "clients",
+            "routed",
+            "workers",
+            "seed",
+        ],
+    ),
+    (
+        "tcp",
+        &[
+            "named",
+            "mode",
+            "connections",
+            "rate",
+            "poisson",
+            "size",
+            "total",
+            "opening",
+            "ramp",
+            "timeout",
+            "nagle",
+            "verify",
+            "reset",
+            "fast_open",
+            "warm_up",
+            "duration",
+            "clients",
+            "routed",
+            "workers",
+            "seed",
+        ],
+    ),
+    (
+        "udp",
+        &[
+            "named", "rate", "window", "poisson", "ramp", "size", "burst", "timeout", "flows", "discard",
+            "warm_up", "duration", "clients", "routed", "workers", "seed",
+        ],
+    ),
+    (
+        "memcached",
+        &[
+            "named",
+            "connections",
+            "depth",
+            "rate",
+            "poisson",
+            "by_lane",
+            "fill",
+            "ramp",
+            "timeout",
+            "workload",
+            "keys",
+            "key_size",
+            "value_size",
+            "key_prefix",
+            "popularity",
+            "update",
+            "ratio",
+            "multiget",
+            "protocol",
+            "verify",
+            "warm_up",
+            "duration",
+            "clients",
+            "routed",
+            "workers",
+            "seed",
+        ],
+    ),
+];
 
 /// Options that stay with whoever conducts the run.
 const OURS: &[&str] = &[
@@ -133,7 +198,8 @@ fn given_of(command: &Command, matches: &ArgMatches) -> Vec<Given> {
 }
 
 /// The arguments of this process that agents get. A seed is one of them, whether it was given or not: all have to choose alike.
-pub(super) fn to_send(load: &str, seed: u64) -> anyhow::Result<Vec<String>> {
+/// `told`: options that they are told as well.
+pub(super) fn to_send(load: &str, seed: u64, told: &[String]) -> anyhow::Result<Vec<String>> {
     let admitted = sent(load).with_context(|| format!("load {load}: not with --agents"))?;
     let mut words = Vec::new();
     for (id, of_option) in given(load, std::env::args_os().collect())? {
@@ -149,6 +215,7 @@ pub(super) fn to_send(load: &str, seed: u64) -> anyhow::Result<Vec<String>> {
         }
     }
     words.push(format!("--seed={seed}"));
+    words.extend(told.iter().cloned());
     Ok(words)
 }
 
@@ -194,21 +261,34 @@ fn own_options(load: &str, own: &[String]) -> anyhow::Result<Vec<Given>> {
     };
     let line = line(load, [target.to_owned()].into_iter().chain(own.iter().cloned()));
     let given = given(load, line).map_err(|e| in_one_line(&e))?;
-    Ok(given.into_iter().filter(|(id, words)| words != &[target] && id != "urls").collect())
+    Ok(given.into_iter().filter(|(id, words)| words != &[target] && id != "urls" && id != "named").collect())
+}
+
+/// Whether an agent was given an option where it was started, for a load.
+pub(super) fn is_own(load: &str, own: &[String], id: &str) -> bool {
+    own_options(load, own).is_ok_and(|options| options.iter().any(|(own, _)| own == id))
 }
 
 /// Refuses what an agent is given that is no option of any load, or not for it to have.
 pub(super) fn check_own(own: &[String]) -> anyhow::Result<()> {
+    let (mut taken, mut first) = (false, None);
     for (load, _) in SENT {
-        for (id, _) in own_options(load, own)? {
-            ensure!(
-                !OURS.contains(&id.as_str()),
-                "--{}: not for an agent: whoever conducts the run has it",
-                id.replace('_', "-")
-            );
+        match own_options(load, own) {
+            Ok(options) => {
+                taken = true;
+                for (id, _) in options {
+                    ensure!(
+                        !OURS.contains(&id.as_str()),
+                        "--{}: not for an agent: whoever conducts the run has it",
+                        id.replace('_', "-")
+                    );
+                }
+            }
+            // It may be one of another load; what is asked of the agent is then that load alone.
+            Err(e) => _ = first.get_or_insert(e),
         }
     }
-    Ok(())
+    first.filter(|_| !taken).map_or(Ok(()), Err)
 }
 
 /// An error of clap's in one line.

@@ -25,6 +25,8 @@ pub(in super::super) struct Errand {
     pub(super) clock: Clock,
     pub(super) only: Arc<Vec<Only>>,
     pub(super) interrupt: Interrupt,
+    /// Whether client addresses are the agent's own, given where it was started.
+    own_clients: bool,
     begun: bool,
 }
 
@@ -36,7 +38,12 @@ impl Errand {
         only: Arc<Vec<Only>>,
         interrupt: Interrupt,
     ) -> Self {
-        Self { run, desk, clock, only, interrupt, begun: false }
+        Self { run, desk, clock, only, interrupt, own_clients: false, begun: false }
+    }
+
+    /// With client addresses of the agent's own, or not.
+    pub(super) fn with_own_clients(self, own_clients: bool) -> Self {
+        Self { own_clients, ..self }
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -61,12 +68,16 @@ impl Errand {
         }
     }
 
-    /// The client addresses of a part.
+    /// The client addresses of a part, of those that all have together; those that the agent was started with are its own.
     pub(in super::super) fn clients(
+        &self,
         part: Part,
         clients: &[ClientRange],
         lanes: usize,
     ) -> anyhow::Result<Vec<ClientRange>> {
+        if self.own_clients {
+            return Ok(clients.to_vec());
+        }
         part.clients(clients, lanes)
             .context("no client address is left for this part: --clients has fewer than there are agents")
     }
@@ -116,9 +127,14 @@ impl Errand {
         }
     }
 
-    /// The run is over.
-    pub(in super::super) fn ended(&self, summary: Summary, records: &[LaneRecord]) {
+    /// The run is over. Returns what came of it, in words.
+    pub(in super::super) fn ended(&self, summary: Summary, records: &[LaneRecord]) -> String {
+        let [sent, answered, failed] = records.iter().fold([0; 3], |sum, record| {
+            let counts = record.counts();
+            [sum[0] + counts[0], sum[1] + counts[1], sum[2] + counts[2]]
+        });
         self.desk().ended(&self.run, summary.write(records));
+        format!("the run is over: {sent} sent, {answered} answered, {failed} failed")
     }
 }
 

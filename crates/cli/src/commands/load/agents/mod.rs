@@ -23,7 +23,7 @@ use flowlane_agents::nats::Server;
 use flowlane_agents::{Group, Loss};
 
 pub(crate) use self::agent::Agent;
-pub(super) use self::conduct::Job;
+pub(super) use self::conduct::{Conducted, Job, counts_of};
 pub(super) use self::errand::{EVERY as PART_EVERY, Errand};
 use crate::units;
 
@@ -134,7 +134,7 @@ impl CrewOptions {
 
     /// Refuses what means nothing, and options that agents of this load do not take.
     pub(super) fn check(&self, load: &str) -> anyhow::Result<()> {
-        closed::to_send(load, 0)?;
+        closed::to_send(load, 0, &[])?;
         let second = Duration::from_secs(1);
         ensure!((second..=600 * second).contains(&self.agent_timeout), "--agent-timeout: from 1s to 10m");
         Ok(())

@@ -10,7 +10,6 @@ use flowlane_load::report::{About, Usage, live};
 use super::super::agents::{Errand, Job, PART_EVERY};
 use super::place::LinkKind;
 use super::{Http, goal};
-use crate::interrupt::Interrupt;
 use crate::{drops, steering};
 
 impl Http {
@@ -21,29 +20,24 @@ impl Http {
         ensure!(self.scenario.is_none(), "--scenario: not with --agents");
         let (plan, said) = self.plan()?;
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();
-        let _made = self.outputs.check(&names)?;
-        let interrupt = Interrupt::listen()?;
-        let about = self.about(&plan, said);
-        let watch = self.outputs.watch(plan.duration(), &names)?;
         let job = Job {
             load: "http",
             seed: plan.seed,
+            told: Vec::new(),
             pools: plan.pools.len(),
             requests: plan.pools.iter().map(|p| p.requests.len()).max().unwrap_or(0),
             phases: plan.phases.len(),
             duration: plan.duration(),
             answers: plan.timeout + plan.waiting,
         };
-        let Some(conducted) = self.crew.conduct(&job, &interrupt, Some(watch))? else { return Ok(()) };
-        let run = conducted.report(About {
-            thresholds: self.outputs.thresholds(),
+        let about = About {
             slip_budget: self.asked.slip_budget,
             slack: self.asked.slack.unwrap_or_default(),
             failures_count: true,
             goal: goal(&plan),
-            ..about
-        });
-        self.outputs.write(&run, &interrupt)
+            ..self.about(&plan, said)
+        };
+        self.crew.make(&job, &self.outputs, &names, about, |_, about| about)
     }
 
     /// Makes a part of a run that others conduct; returns what came of it, in words.
@@ -57,7 +51,7 @@ impl Http {
         let lanes = rss.buckets.len();
         let part = errand.dealt(lanes)?;
         for pool in &mut plan.pools {
-            pool.clients = Errand::clients(part, &pool.clients, lanes)?;
+            pool.clients = errand.clients(part, &pool.clients, lanes)?;
         }
         self.place.check(&plan)?;
         let kernel = self.place.link == LinkKind::Kernel;
@@ -85,10 +79,7 @@ impl Http {
         });
         let usage = Usage::now().since(before).within(begun.elapsed());
         let counted = runtime.stop();
-        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let summary = Summary {
-            elapsed_ns: nanos(outcome.elapsed),
-            measured_ns: nanos(outcome.measured),
             interrupted: outcome.interrupted,
             failure: outcome.failure,
             workers: self.place.workers(),
@@ -97,11 +88,6 @@ impl Http {
             home_ports: self.place.home.counted(&counted, host),
             ..Summary::default()
         };
-        let [sent, answered, failed] = outcome.records.iter().fold([0; 3], |sum, record| {
-            let counts = record.counts();
-            [sum[0] + counts[0], sum[1] + counts[1], sum[2] + counts[2]]
-        });
-        errand.ended(summary.using(usage), &outcome.records);
-        Ok(format!("the run is over: {sent} sent, {answered} answered, {failed} failed"))
+        Ok(errand.ended(summary.taking(outcome.elapsed, outcome.measured).using(usage), &outcome.records))
     }
 }
