@@ -160,6 +160,7 @@ mod tests {
             elapsed_ns: 5_000_000_000,
             drops: [("full".to_owned(), 3)].into(),
             alignment: Some(0.5),
+            counts: [("begun".to_owned(), 7), ("much".to_owned(), u64::MAX)].into(),
             ..Summary::default()
         };
         summary.using(usage).write(&[recorder.finish(5_000_000_000)])
@@ -173,6 +174,7 @@ mod tests {
             (4_000_000_000, 3, Some(0.5))
         );
         assert_eq!((summary.usage().user, summary.usage().memory), (Duration::from_secs(3), 77));
+        assert_eq!((summary.counts["begun"], summary.counts["much"]), (7, MOST_COUNTED));
         assert_eq!(records[0].counts(), [50, 0, 0]);
     }
 
@@ -188,6 +190,16 @@ mod tests {
         for (bytes, what) in [(behind, "behind"), (format!("{twice}\n").into_bytes(), "more records")] {
             let error = Summary::read(&bytes, &LIMITS, long).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
+        }
+        let names = |n: usize, long: usize| {
+            let name = |i: usize| (format!("{i:0long$}"), 1);
+            let counts = (0..n).map(name).collect();
+            Summary { counts, ..Summary::default() }.write(&[])
+        };
+        assert!(Summary::read(&names(REASONS, 64), &LIMITS, long).is_ok());
+        for bytes in [names(REASONS + 1, 3), names(1, 65)] {
+            let error = Summary::read(&bytes, &LIMITS, long).unwrap_err().to_string();
+            assert!(error.contains("more counts"), "{error}");
         }
         assert!(Summary::read(&whole, &Limits { lanes: 0..2, ..LIMITS }, long).is_err(), "another's lanes");
     }

@@ -153,6 +153,19 @@ fn an_agent_that_falls_silent_is_named_and_the_run_fails_or_goes_on() {
 }
 
 #[test]
+fn where_all_are_lost_nobody_goes_on() {
+    let mut lab = Lab::new(Loss::GoOn);
+    lab.run(20_000 * MS, |lab| {
+        let since = lab.crew.start().map(|start| lab.now.saturating_duration_since(start));
+        lab.silent = [100 * MS, 500 * MS, 900 * MS].map(|at| since.is_some_and(|since| since > at)).to_vec();
+        if since.is_some_and(|since| (2110 * MS..2240 * MS).contains(&since)) {
+            assert!(lab.crew.lost(0).is_some() && lab.crew.lost(1).is_none() && !lab.crew.has_failed());
+        }
+    });
+    assert!(lab.crew.is_over() && lab.crew.has_failed());
+}
+
+#[test]
 fn a_short_silence_is_forgiven() {
     let mut lab = Lab::new(Loss::Fail);
     lab.run(20_000 * MS, |lab| {

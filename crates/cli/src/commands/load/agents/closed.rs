@@ -343,6 +343,38 @@ mod tests {
         assert!(other.contains("no load compare"), "{other}");
     }
 
+    /// The same of each other load: every option that is not sent is refused.
+    #[test]
+    fn what_is_not_sent_is_not_taken() {
+        let mut command = crate::command();
+        command.build();
+        for (load, sent) in SENT {
+            let of = command.find_subcommand("load").unwrap().find_subcommand(load).unwrap();
+            let mut refused = 0;
+            for option in of.get_arguments().filter(|a| !sent.contains(&a.get_id().as_str())) {
+                let Some(long) = option.get_long() else { continue };
+                let value = if option.get_action().takes_values() { "=1" } else { "" };
+                let target = if *load == "http" { "http://127.0.0.1:1/" } else { "127.0.0.1:1" };
+                let words = options(&[target, &format!("--{long}{value}")]);
+                assert!(admit(load, &words, &[]).is_err(), "load {load} --{long}");
+                refused += 1;
+            }
+            assert!(refused > 20, "{load}: {refused}");
+        }
+    }
+
+    /// What only some loads have is an agent's own for these.
+    #[test]
+    fn an_option_of_one_load_is_for_that_load() {
+        let own = options(&["--workers=1", "--udp-4tuple"]);
+        assert!(check_own(&own).is_ok() && check_own(&options(&["--udp-5tuple"])).is_err());
+        let to = options(&["127.0.0.1:1"]);
+        assert!(admit("udp", &to, &own).is_ok());
+        let error = admit("tcp", &to, &own).map(drop).unwrap_err().to_string();
+        assert!(error.contains("--udp-4tuple"), "{error}");
+        assert!(is_own("udp", &own, "workers") && !is_own("udp", &own, "clients"));
+    }
+
     #[test]
     fn what_is_sent_is_understood_as_it_was_typed() {
         let typed =
