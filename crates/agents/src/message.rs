@@ -92,6 +92,18 @@ pub struct Work {
     pub patience_ms: u64,
 }
 
+impl Work {
+    /// Whether an agent takes so much: 256 KiB of options and scenario.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        let bytes: usize = self.options.iter().map(String::len).sum();
+        let scenario = self.scenario.as_ref().map_or(0, String::len);
+        [&self.program, &self.load].iter().all(|w| w.len() <= WORDS)
+            && self.options.len() <= OPTIONS
+            && bytes + scenario <= OPTION_BYTES
+    }
+}
+
 /// Who an agent is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -210,14 +222,7 @@ impl Ask {
         let ask = read::<Self>(bytes)?.0;
         let fits = match &ask {
             Self::Who => true,
-            Self::Prepare { run, work } => {
-                let bytes: usize = work.options.iter().map(String::len).sum();
-                let scenario = work.scenario.as_ref().map_or(0, String::len);
-                let words = [run, &work.program, &work.load];
-                words.iter().all(|w| w.len() <= WORDS)
-                    && work.options.len() <= OPTIONS
-                    && bytes + scenario <= OPTION_BYTES
-            }
+            Self::Prepare { run, work } => run.len() <= WORDS && work.fits(),
             Self::Deal { run, first, of } => run.len() <= WORDS && first < of && *of <= MOST_LANES,
             Self::Stop { run, why } => run.len() <= WORDS && why.len() <= WORDS,
             Self::Status { run }

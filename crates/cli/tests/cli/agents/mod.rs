@@ -4,6 +4,7 @@ mod kinds;
 mod kit;
 mod login;
 mod lost;
+mod scenario;
 mod services;
 
 use std::sync::atomic::Ordering;

@@ -98,7 +98,7 @@ impl Agent {
         say!(
             "flowlane: agent {name} of group {} at {}; ^C ends it",
             self.group,
-            without_password(&self.nats.nats)
+            without_password(self.nats.url())
         );
         let only = Arc::new(self.only.clone());
         let mut was_connected = true;
@@ -130,8 +130,8 @@ impl Agent {
         let (own, of) = (self.own.clone(), errand.clone().with_own_clients(own_clients));
         let made = std::thread::Builder::new()
             .name("flowlane-errand".into())
-            .spawn(move || match closed::admit(&work.load, &work.options, &own)? {
-                Load::Http(mut http) => http.make_part(of),
+            .spawn(move || match closed::admit(&work.load, &work.options, &own, work.scenario.is_some())? {
+                Load::Http(mut http) => http.make_part(of, work.scenario),
                 Load::Tcp(tcp) => part::make(*tcp, of),
                 Load::Udp(udp) => part::make(*udp, of),
                 Load::Memcached(memcached) => part::make(*memcached, of),

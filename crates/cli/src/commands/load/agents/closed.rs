@@ -154,6 +154,9 @@ const OURS: &[&str] = &[
     "color",
 ];
 
+/// The option that stands for a scenario whose text was sent.
+const SENT_SCENARIO: &str = "--scenario=(sent)";
+
 /// An option as it is sent: its name, and the arguments.
 type Given = (String, Vec<String>);
 
@@ -207,6 +210,8 @@ pub(super) fn to_send(load: &str, seed: u64, told: &[String]) -> anyhow::Result<
             if id != "seed" {
                 words.extend(of_option);
             }
+        } else if id == "scenario" {
+            // Its text is sent.
         } else if !OURS.contains(&id.as_str()) {
             let option = id.replace('_', "-");
             bail!(
@@ -227,15 +232,27 @@ fn line(load: &str, options: impl IntoIterator<Item = String>) -> Vec<std::ffi::
         .collect()
 }
 
-/// The load that options from the bus are, if an agent admits all of them. `own`: what the agent was given where it was started, which comes
+/// The load that options from the bus are, if an agent admits all of them. `with_scenario`: the text of a scenario came with them. `own`: what the agent was given where it was started, which comes
 /// first.
-pub(super) fn admit(load: &str, options: &[String], own: &[String]) -> anyhow::Result<Load> {
+pub(super) fn admit(
+    load: &str,
+    options: &[String],
+    own: &[String],
+    with_scenario: bool,
+) -> anyhow::Result<Load> {
+    // Its text is what was sent, and no file of this machine.
+    let scenario = with_scenario.then(|| SENT_SCENARIO.to_owned());
     let admitted = sent(load).with_context(|| format!("makes no load {load}"))?;
     // A help that was asked for is no error of clap's.
-    let asked = given(load, line(load, options.iter().cloned())).map_err(|e| in_one_line(&e))?;
+    let asked =
+        given(load, line(load, scenario.iter().chain(options).cloned())).map_err(|e| in_one_line(&e))?;
     let mine = own_options(load, own)?;
     let mut words = Vec::new();
     for (id, of_option) in asked {
+        if scenario.as_ref().is_some_and(|scenario| of_option == [scenario.as_str()]) {
+            words.extend(of_option);
+            continue;
+        }
         ensure!(admitted.contains(&id.as_str()), "does not take --{} from others", id.replace('_', "-"));
         if !mine.iter().any(|(own, _)| *own == id) {
             words.extend(of_option);
@@ -308,7 +325,7 @@ mod tests {
     }
 
     fn refused(words: &[&str], own: &[&str], word: &str) {
-        let error = admit("http", &options(words), &options(own)).map(|_| ()).unwrap_err().to_string();
+        let error = admit("http", &options(words), &options(own), false).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(word) && error.lines().count() == 1, "{words:?}: {error}");
     }
 
@@ -339,7 +356,7 @@ mod tests {
             refused(&[words, &[url][..]].concat(), &[], option);
         }
         refused(&[], &[], "URL");
-        let other = admit("compare", &options(&["a.json"]), &[]).map(|_| ()).unwrap_err().to_string();
+        let other = admit("compare", &options(&["a.json"]), &[], false).map(|_| ()).unwrap_err().to_string();
         assert!(other.contains("no load compare"), "{other}");
     }
 
@@ -356,7 +373,7 @@ mod tests {
                 let value = if option.get_action().takes_values() { "=1" } else { "" };
                 let target = if *load == "http" { "http://127.0.0.1:1/" } else { "127.0.0.1:1" };
                 let words = options(&[target, &format!("--{long}{value}")]);
-                assert!(admit(load, &words, &[]).is_err(), "load {load} --{long}");
+                assert!(admit(load, &words, &[], false).is_err(), "load {load} --{long}");
                 refused += 1;
             }
             assert!(refused > 20, "{load}: {refused}");
@@ -369,10 +386,24 @@ mod tests {
         let own = options(&["--workers=1", "--udp-4tuple"]);
         assert!(check_own(&own).is_ok() && check_own(&options(&["--udp-5tuple"])).is_err());
         let to = options(&["127.0.0.1:1"]);
-        assert!(admit("udp", &to, &own).is_ok());
-        let error = admit("tcp", &to, &own).map(drop).unwrap_err().to_string();
+        assert!(admit("udp", &to, &own, false).is_ok());
+        let error = admit("tcp", &to, &own, false).map(drop).unwrap_err().to_string();
         assert!(error.contains("--udp-4tuple"), "{error}");
         assert!(is_own("udp", &own, "workers") && !is_own("udp", &own, "clients"));
+    }
+
+    /// A scenario is the text that was sent, and never a file.
+    #[test]
+    fn a_scenario_is_a_text() {
+        for words in [&[][..], &["--duration=3s"], &["http://127.0.0.1:1/"]] {
+            let load = format!("{:?}", admit("http", &options(words), &[], true).unwrap());
+            assert!(load.contains("(sent)"), "{load}");
+        }
+        for (load, words) in
+            [("http", &["--scenario=/etc/x"][..]), ("http", &["--save=/tmp/x"]), ("tcp", &["127.0.0.1:1"])]
+        {
+            assert!(admit(load, &options(words), &[], true).is_err(), "{load} {words:?}");
+        }
     }
 
     #[test]
@@ -387,14 +418,14 @@ mod tests {
         for word in ["--connections=7", "--header=A: b", "--header=C: d", "--exact", "http://127.0.0.1:1/"] {
             assert!(sent.iter().any(|s| s == word), "{word}: {sent:?}");
         }
-        assert!(admit("http", &sent, &[]).is_ok(), "{sent:?}");
+        assert!(admit("http", &sent, &[], false).is_ok(), "{sent:?}");
     }
 
     #[test]
     fn what_an_agent_was_given_comes_first() {
         let asked = options(&["http://127.0.0.1:1/", "--workers=5"]);
         let own = options(&["--workers", "2", "--link", "tap:x", "--addr", "10.0.0.2/24"]);
-        let load = format!("{:?}", admit("http", &asked, &own).unwrap());
+        let load = format!("{:?}", admit("http", &asked, &own, false).unwrap());
         assert!(load.contains("Tap") && !load.contains("Some(5)"), "{load}");
         assert!(check_own(&own).is_ok());
         for bad in [&["--save", "x"][..], &["--json"], &["--no-such"], &["http://other/"]] {

@@ -43,6 +43,8 @@ pub(in super::super) struct Job {
     pub(in super::super) seed: u64,
     /// Options that agents are told besides those given.
     pub(in super::super) told: Vec<String>,
+    /// The text of its scenario.
+    pub(in super::super) scenario: Option<String>,
     /// Pools, and the most requests of one.
     pub(in super::super) pools: usize,
     pub(in super::super) requests: usize,
@@ -107,13 +109,14 @@ impl CrewOptions {
             protocol: PROTOCOL,
             load: job.load.into(),
             options,
-            scenario: None,
-            patience_ms: self.agent_timeout.as_millis() as u64,
+            scenario: job.scenario.clone(),
+            patience_ms: self.timeout().as_millis() as u64,
         };
+        ensure!(work.fits(), "options and scenario are longer than agents take: 256 KiB together");
         let plan = Plan {
             run: secret()?,
             work,
-            patience: self.agent_timeout,
+            patience: self.timeout(),
             loss: self.loss(),
             pools: job.pools,
             phases: job.phases,
@@ -131,7 +134,7 @@ impl CrewOptions {
 impl Group<'_> {
     /// Who is there: as many as are wanted, by name.
     fn call(&self, interrupt: &Interrupt) -> anyhow::Result<Vec<Here>> {
-        let patience = self.number.map_or(ROLL_CALL, |_| self.options.agent_wait);
+        let patience = self.number.map_or(ROLL_CALL, |_| self.options.wait());
         let until = Instant::now() + patience;
         let mut found: BTreeMap<String, Here> = BTreeMap::new();
         let (to, answers) = mpsc::channel();
@@ -157,7 +160,7 @@ impl Group<'_> {
     }
 
     fn choose(&self, found: Vec<Here>) -> anyhow::Result<Vec<Here>> {
-        let (group, server) = (self.name, without_password(&self.options.nats.nats));
+        let (group, server) = (self.name, without_password(self.options.nats.url()));
         ensure!(
             !found.is_empty(),
             "--agents {group}: no agent answers at {server}; start some: flowlane load agent --nats {server} --group {group}"
@@ -182,7 +185,7 @@ impl Group<'_> {
         free.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         match self.number {
             Some(number) if free.len() < number => {
-                let (count, wait) = (free.len(), self.options.agent_wait);
+                let (count, wait) = (free.len(), self.options.wait());
                 let free = if free.is_empty() { String::new() } else { format!(": {}", names(&free)) };
                 bail!(
                     "--agents {group}:{number}: {count} of {number} agents are free within {wait:?}{free}{busy}"
@@ -285,7 +288,7 @@ impl Conductor<'_> {
     /// Asks what is to be asked now.
     fn ask(&mut self, to: &Sender<Heard<Tag>>) -> anyhow::Result<()> {
         let options = self.group.options;
-        let patience = (options.agent_timeout / 3).min(Duration::from_secs(1));
+        let patience = (options.timeout() / 3).min(Duration::from_secs(1));
         for (i, kind, ask) in self.crew.asks(Instant::now(), &self.clock) {
             let Some(subject) = self.group.name.agent(&self.crew.members[i].here.id) else { continue };
             let question = write(&ask, &[]);

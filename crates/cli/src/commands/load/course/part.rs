@@ -26,6 +26,7 @@ pub(super) fn conduct<L: Load>(mut load: L) -> anyhow::Result<()> {
         load: name,
         seed,
         told: load.told(),
+        scenario: None,
         pools: 1,
         requests: words.requests.len(),
         phases: phases.len(),

@@ -2,28 +2,45 @@
 
 use std::time::Instant;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use flowlane_agents::Summary;
 use flowlane_load::http::{HttpLoad, HttpOptions};
 use flowlane_load::report::{About, Usage, live};
+use flowlane_load::scenario::Scenario;
 
-use super::super::agents::{Errand, Job, PART_EVERY};
+use super::super::agents::{CrewOptions, Errand, Job, PART_EVERY};
 use super::place::LinkKind;
 use super::{Http, goal};
 use crate::{drops, steering};
 
 impl Http {
+    /// The agents that are to make the run: those of the command line, or of the scenario.
+    pub(super) fn crew(&self) -> anyhow::Result<Option<CrewOptions>> {
+        let (Some(file), Some(text)) = (&self.scenario, &self.text) else {
+            return Ok(self.crew.is_wanted().then(|| self.crew.clone()));
+        };
+        let in_file = || file.display().to_string();
+        let scenario = Scenario::parse(text).with_context(in_file)?;
+        let crew = match &scenario.agents {
+            Some(agents) => self.crew.or(agents).with_context(|| format!("{}: [agents]", in_file()))?,
+            None if self.crew.is_wanted() => self.crew.clone(),
+            None => return Ok(None),
+        };
+        scenario.check_sent().with_context(in_file)?;
+        Ok(Some(crew))
+    }
+
     /// Has agents make the run.
-    pub(super) fn run_by_agents(&self) -> anyhow::Result<()> {
-        self.crew.check("http")?;
+    pub(super) fn run_by_agents(&self, crew: &CrewOptions) -> anyhow::Result<()> {
+        crew.check("http")?;
         ensure!(self.find.find_rate.is_none(), "--find-rate: not with --agents");
-        ensure!(self.scenario.is_none(), "--scenario: not with --agents");
         let (plan, said) = self.plan()?;
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();
         let job = Job {
             load: "http",
             seed: plan.seed,
             told: Vec::new(),
+            scenario: self.text.clone(),
             pools: plan.pools.len(),
             requests: plan.pools.iter().map(|p| p.requests.len()).max().unwrap_or(0),
             phases: plan.phases.len(),
@@ -37,11 +54,19 @@ impl Http {
             goal: goal(&plan),
             ..self.about(&plan, said)
         };
-        self.crew.make(&job, &self.outputs, &names, about, |_, about| about)
+        crew.make(&job, &self.outputs, &names, about, |_, about| about)
     }
 
     /// Makes a part of a run that others conduct; returns what came of it, in words.
-    pub(in super::super) fn make_part(&mut self, mut errand: Errand) -> anyhow::Result<String> {
+    pub(in super::super) fn make_part(
+        &mut self,
+        mut errand: Errand,
+        scenario: Option<String>,
+    ) -> anyhow::Result<String> {
+        self.text = scenario;
+        if let Some(text) = &self.text {
+            Scenario::parse(text)?.check_sent().context("scenario")?;
+        }
         let (mut plan, _) = self.plan()?;
         let rss = self.place.rss()?;
         self.place.keep_reachable(&mut plan);
