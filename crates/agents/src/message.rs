@@ -52,6 +52,15 @@ pub enum Ask {
         /// When, on the agent's clock, nanoseconds.
         at: u64,
     },
+    /// Send more: others are gone.
+    Raise {
+        /// The run.
+        run: String,
+        /// Lanes of all.
+        of: u32,
+        /// Lanes of those that are left.
+        left: u32,
+    },
     /// Stop, and keep what was measured.
     Stop {
         /// The run.
@@ -224,6 +233,9 @@ impl Ask {
             Self::Who => true,
             Self::Prepare { run, work } => run.len() <= WORDS && work.fits(),
             Self::Deal { run, first, of } => run.len() <= WORDS && first < of && *of <= MOST_LANES,
+            Self::Raise { run, of, left } => {
+                run.len() <= WORDS && (1..=*of).contains(left) && *of as usize <= MOST_LANES
+            }
             Self::Stop { run, why } => run.len() <= WORDS && why.len() <= WORDS,
             Self::Status { run }
             | Self::Start { run, .. }
@@ -292,6 +304,7 @@ mod tests {
             prepare(vec!["--rate=5".into(), "http://a/\n".into()]),
             Ask::Deal { run: "7".into(), first: 2, of: 6 },
             Ask::Start { run: "7".into(), at: u64::MAX },
+            Ask::Raise { run: "7".into(), of: 6, left: 2 },
         ] {
             assert_eq!(Ask::read(&write(&ask, &[])), Ok(ask));
         }
@@ -311,6 +324,9 @@ mod tests {
             b"[".repeat(100_000),
             vec![b' '; LONGEST + 1],
             of(6, 6),
+            write(&Ask::Raise { run: "7".into(), of: 6, left: 0 }, &[]),
+            write(&Ask::Raise { run: "7".into(), of: 6, left: 7 }, &[]),
+            write(&Ask::Raise { run: "7".into(), of: MOST_LANES as u32 + 1, left: 7 }, &[]),
             of(0, MOST_LANES + 1),
             write(&prepare(vec![String::new(); OPTIONS + 1]), &[]),
             write(&prepare(vec!["x".repeat(OPTION_BYTES + 1)]), &[]),

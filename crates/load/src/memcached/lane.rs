@@ -118,6 +118,9 @@ impl Lane {
         let mut inner = self.inner();
         let (now, standing) = (clock(), inner.standing as u64);
         inner.book.tick(now, standing);
+        if let Some(schedule) = &mut inner.schedule {
+            schedule.raise(self.common.gate.raised());
+        }
         let progress = &self.common.progress[usize::from(self.bucket)];
         progress.answers.store(inner.book.counts.answered, Ordering::Relaxed);
         progress.filled.store(inner.book.counts.filled, Ordering::Relaxed);

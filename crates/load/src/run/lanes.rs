@@ -107,6 +107,12 @@ impl<K: Kind> Lanes<K> {
         self.kind.gate().begin_at(moment);
     }
 
+    /// From now on this part of a run has `of` times its rate for each `left`, since other generators are gone: the lanes of all, and of those that are
+    /// left.
+    pub fn raise(&self, of: u32, left: u32) {
+        self.kind.gate().raise(of, left);
+    }
+
     /// The phases of the run, including the opening of connections that stay.
     #[must_use]
     pub fn phases(&self) -> &[Phase] {

@@ -98,6 +98,7 @@ impl Sender {
             if now >= told + TICK {
                 told = now;
                 lane.publish(bucket);
+                schedule.raise(lane.common.gate.raised());
             }
             if due > now + 2 * NEAR {
                 self.listen((due - NEAR).min(now + TICK)).await?;

@@ -132,6 +132,7 @@ impl Opener {
         let mut in_batch = 0;
         while let Some(due) = schedule.peek() {
             if due > clock() {
+                schedule.raise(common.gate.raised());
                 self.until(due).await;
             }
             // Who wakes late, even after the end, still begins what was due before it.

@@ -221,6 +221,33 @@ fn an_agent_that_is_killed_is_named() {
     }
 }
 
+/// What an agent that is lost would have sent is sent by the other, from when it is missed on.
+#[test]
+fn the_other_takes_the_share_of_an_agent_that_is_killed() {
+    let Some(nats) = Nats::start(&[]) else { return };
+    let share = ["-d", "7s", "--agent-loss", "share"];
+    let hold: (&str, &[&str]) = ("tcp", &["--mode", "hold", "-c", "40", "--opening", "1k"]);
+    for (load, options) in KINDS.into_iter().chain([hold]) {
+        let agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
+        let service = Service::of(load);
+        let usual = ["--agents", "lab:2", "-r", "200", "--json", "--agent-timeout", "1s"];
+        let command = nats.load_of(load, &[&[&service.address[..]], options, &usual, &share].concat());
+        let conductor = Program::start(command);
+        eventually("it is sent to", || service.heard() >= 20);
+        agents[1].signal(Signal::KILL);
+        let (code, report, said) = ended(conductor);
+        assert!(matches!(code, Some(0 | 3)), "{load}: {said}");
+        assert!(said.contains("the others take its 50.0 % of the load"), "{load}: {said}");
+        // Its own half is 700; of the other it has what was due after a second and a bit.
+        let sent = report["agents"][0]["sent"].as_u64().unwrap();
+        assert!((900..1400).contains(&sent), "{load}: {sent}");
+    }
+    for load in ["tcp", "memcached"] {
+        let closed = ["127.0.0.1:9", "--agents", "lab", "--agent-loss", "share"];
+        refused(nats.load_of(load, &closed), 2, "a closed loop has no rate");
+    }
+}
+
 /// Where all are lost nobody goes on.
 #[test]
 fn a_run_without_agents_has_failed() {

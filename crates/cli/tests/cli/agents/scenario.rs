@@ -104,8 +104,8 @@ fn what_a_scenario_cannot_ask_of_agents_is_refused_in_one_line() {
         2,
         "s.toml: line 4, column 26: body-file: not with agents",
     );
-    with("agents = { group = 'lab', loss = 'share' }", "");
-    refused(nats.load(&["--scenario", &file]), 2, "s.toml: [agents]: loss = \"share\": fail or go-on");
+    with("agents = { group = 'lab', loss = 'stop' }", "");
+    refused(nats.load(&["--scenario", &file]), 2, "s.toml: [agents]: loss = \"stop\": fail, go-on or share");
     with("agents = { group = '*' }", "");
     refused(nats.load(&["--scenario", &file]), 2, "[agents]");
     with("agents = { number = 2 }", "");

@@ -334,15 +334,16 @@ impl Lane {
         Ok(())
     }
 
-    /// Slow work, at every tick.
+    /// Slow work, at every tick; whether it was one.
     #[inline]
-    fn tick(&mut self, now: u64) {
+    fn tick(&mut self, now: u64) -> bool {
         if now < self.next_tick {
-            return;
+            return false;
         }
         self.next_tick = now + TICK;
         self.publish(now);
         self.window.give_up_before(now.saturating_sub(self.common.config.timeout.as_nanos() as u64));
+        true
     }
 
     fn publish(&mut self, now: u64) {

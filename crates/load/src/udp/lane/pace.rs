@@ -47,7 +47,9 @@ impl Lane {
         loop {
             self.receive_now()?;
             let now = clock();
-            self.tick(now);
+            if self.tick(now) {
+                schedule.raise(self.common.gate.raised());
+            }
             if now >= end + GRACE || self.common.stopped() {
                 return Ok(self.give_up_schedule(schedule, now.min(end), now));
             }

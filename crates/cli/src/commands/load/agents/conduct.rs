@@ -8,7 +8,7 @@ use anyhow::{Context, bail, ensure};
 use flowlane_agents::crew::{Crew, Kind, Member, Plan};
 use flowlane_agents::message::write;
 use flowlane_agents::nats::{Bus, Heard, without_password};
-use flowlane_agents::{Answer, Ask, Clock, Here, PROTOCOL, Summary, Work};
+use flowlane_agents::{Answer, Ask, Clock, Here, Loss, PROTOCOL, Summary, Work};
 use flowlane_load::report::agents::{Agent, join_all};
 use flowlane_load::report::model::Ended;
 use flowlane_load::report::usage::Generator;
@@ -84,6 +84,10 @@ impl CrewOptions {
         about: About,
         judge: impl FnOnce(&Conducted, About) -> About,
     ) -> anyhow::Result<()> {
+        ensure!(
+            self.loss() != Loss::Share || about.setup.open_loop,
+            "--agent-loss share: a closed loop has no rate that others could take; give --rate, or go-on"
+        );
         let _made = outputs.check(pools)?;
         let interrupt = Interrupt::listen()?;
         let watch = outputs.watch(job.duration, pools)?;
@@ -262,11 +266,12 @@ impl Conductor<'_> {
             if let Some(fault) = self.crew.lost(i) {
                 let member = &self.crew.members[i];
                 let share = member.part.map_or(0.0, |(part, lanes)| lanes as f64 / part.of.max(1) as f64);
-                say!(
-                    "flowlane: agent {} {fault}: the others go on without its {:.1} % of the load",
-                    member.name(),
-                    share * 100.0
-                );
+                let how = match self.group.options.loss() {
+                    Loss::Share => "take",
+                    Loss::Fail | Loss::GoOn => "go on without",
+                };
+                let (name, share) = (member.name(), share * 100.0);
+                say!("flowlane: agent {name} {fault}: the others {how} its {share:.1} % of the load");
                 *told = true;
             }
         }

@@ -28,6 +28,7 @@ pub(in super::super) struct Errand {
     /// Whether client addresses are the agent's own, given where it was started.
     own_clients: bool,
     begun: bool,
+    raised: Option<(u32, u32)>,
 }
 
 impl Errand {
@@ -38,7 +39,7 @@ impl Errand {
         only: Arc<Vec<Only>>,
         interrupt: Interrupt,
     ) -> Self {
-        Self { run, desk, clock, only, interrupt, own_clients: false, begun: false }
+        Self { run, desk, clock, only, interrupt, own_clients: false, begun: false, raised: None }
     }
 
     /// With client addresses of the agent's own, or not.
@@ -92,7 +93,7 @@ impl Errand {
         Ok(())
     }
 
-    /// While the run is waited for: hands the figures on, and says when it begins; `false` if it is to stop. `standing`: connections that stand, of those
+    /// While the run is waited for: hands the figures on, says when it begins, and by what its rate is multiplied and divided when others are gone; `false` if it is to stop. `standing`: connections that stand, of those
     /// wanted; `ready`: whether all is ready for the start.
     pub(in super::super) fn tick(
         &mut self,
@@ -100,6 +101,7 @@ impl Errand {
         standing: impl FnOnce() -> (u64, u64),
         ready: bool,
         begin: impl FnOnce(Instant),
+        raise: impl FnOnce(u32, u32),
     ) -> bool {
         let mut desk = self.desk();
         let mut bytes = Vec::new();
@@ -116,8 +118,14 @@ impl Errand {
                 begun = true;
             }
         }
+        let raised = desk.raised(&self.run);
         drop(desk);
         self.begun = begun;
+        if let Some((of, left)) = raised.filter(|_| raised != self.raised) {
+            say!("flowlane: others are gone: has {of}/{left} of its rate");
+            raise(of, left);
+            self.raised = raised;
+        }
         match self.goes_on() {
             Ok(()) => true,
             Err(why) => {

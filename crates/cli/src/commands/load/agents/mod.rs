@@ -100,6 +100,8 @@ enum LossKind {
     Fail,
     /// The others go on, and the report names the one that is missing.
     GoOn,
+    /// The same, and the others have its share of the rate from then on.
+    Share,
 }
 
 /// Which agents a run wants.
@@ -151,7 +153,8 @@ impl CrewOptions {
             format!("{}{number}", said.group).parse::<Wanted>().map_err(anyhow::Error::msg)
         };
         let loss = said.loss.as_deref().map(|loss| {
-            LossKind::from_str(loss, false).map_err(|_| anyhow::anyhow!("loss = \"{loss}\": fail or go-on"))
+            LossKind::from_str(loss, false)
+                .map_err(|_| anyhow::anyhow!("loss = \"{loss}\": fail, go-on or share"))
         });
         Ok(Self {
             agents: Some(self.agents.clone().map_or_else(wanted, Ok)?),
@@ -174,6 +177,7 @@ impl CrewOptions {
         match self.agent_loss {
             None | Some(LossKind::Fail) => Loss::Fail,
             Some(LossKind::GoOn) => Loss::GoOn,
+            Some(LossKind::Share) => Loss::Share,
         }
     }
 }
@@ -215,7 +219,7 @@ mod tests {
         );
         assert_eq!(of_line.agents.unwrap().number, None);
         for wrong in [
-            Agents { loss: Some("share".into()), ..said.clone() },
+            Agents { loss: Some("stop".into()), ..said.clone() },
             Agents { group: "*".into(), ..said.clone() },
             Agents { number: Some(0), ..said },
         ] {

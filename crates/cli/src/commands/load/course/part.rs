@@ -67,8 +67,10 @@ pub(in super::super) fn make<L: Load>(mut load: L, mut errand: Errand) -> anyhow
     let (before, begun) = (Usage::now(), Instant::now());
     let begin_with = (load.needs(&config, &clients)?, Some(snapshots));
     let (made, runtime, host) = begin(&load, config, (&rss, &clients), begin_with)?;
-    let outcome = made
-        .wait(PART_EVERY, |_| errand.tick(&from, || (0, 0), made.is_ready(), |moment| made.begin_at(moment)));
+    let outcome = made.wait(PART_EVERY, |_| {
+        let (begin, raise) = (|moment| made.begin_at(moment), |of, left| made.raise(of, left));
+        errand.tick(&from, || (0, 0), made.is_ready(), begin, raise)
+    });
     let usage = Usage::now().since(before).within(begun.elapsed());
     let counted = runtime.stop();
     let course = load.course();

@@ -100,7 +100,8 @@ impl Http {
         let (runtime, host) = self.place.start(&plan, &rss, &load)?;
         let outcome = load.wait(PART_EVERY, || {
             let standing = || load.connecting().unwrap_or_default();
-            errand.tick(&from, standing, load.is_ready(), |moment| load.begin_at(moment))
+            let (begin, raise) = (|moment| load.begin_at(moment), |of, left| load.raise(of, left));
+            errand.tick(&from, standing, load.is_ready(), begin, raise)
         });
         let usage = Usage::now().since(before).within(begun.elapsed());
         let counted = runtime.stop();
