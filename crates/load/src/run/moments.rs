@@ -228,6 +228,7 @@ mod tests {
         let mut sent = Vec::new();
         while let Some(moment) = moments.peek() {
             sent.push(moment);
+            assert!(sent.len() < 1000, "said again, it is not done again");
             moments.raise((moment > 500_000_000).then_some((6, 3)));
             moments.raise((moment > 1_500_000_000).then_some((6, 1)));
             moments.advance();
