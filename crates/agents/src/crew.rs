@@ -41,6 +41,8 @@ pub enum Loss {
     Fail,
     /// The others go on.
     GoOn,
+    /// The others go on, and have its share of the rate.
+    Share,
 }
 
 /// What a run is to be.
@@ -91,6 +93,7 @@ pub struct Member {
     flying: [bool; 2],
     next_status: Instant,
     acknowledged: [bool; 3],
+    raised: Option<(u32, u32)>,
     bytes: Vec<u8>,
     got: u32,
     over: bool,
@@ -114,6 +117,7 @@ impl Member {
             flying: [false; 2],
             next_status: now,
             acknowledged: [false; 3],
+            raised: None,
             bytes: Vec::new(),
             got: 0,
             over: false,
@@ -181,6 +185,12 @@ impl Crew {
         self.failed
     }
 
+    /// What is wrong with an agent that was lost while the others go on.
+    #[must_use]
+    pub fn lost(&self, i: usize) -> Option<&str> {
+        self.members[i].fault.as_deref().filter(|_| self.stop.is_none())
+    }
+
     /// Whether all is over: every agent has given its results, or is lost.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -201,7 +211,7 @@ impl Crew {
     /// What to ask now: of which agent, and what.
     pub fn asks(&mut self, now: Instant, clock: &Clock) -> Vec<(usize, Kind, Ask)> {
         self.look(now, clock);
-        let (run, stopped) = (self.plan.run.clone(), self.stop.is_some());
+        let (run, stopped, raised) = (self.plan.run.clone(), self.stop.is_some(), self.raised());
         let mut asks = Vec::new();
         let every = if self.start.is_some_and(|(moment, _)| now >= moment) { SELDOM } else { OFTEN };
         for (i, member) in self.members.iter_mut().enumerate().filter(|(_, member)| !member.over) {
@@ -222,6 +232,9 @@ impl Crew {
                 (_, Some((part, _))) if !member.acknowledged[DEAL] && !stopped => {
                     Some(Ask::Deal { run, first: part.first, of: part.of })
                 }
+                _ if raised.is_some() && member.raised != raised && !stopped => {
+                    raised.map(|(of, left)| Ask::Raise { run, of, left })
+                }
                 _ => match (self.start, member.clock.at_start()) {
                     (Some((_, at)), Some(offset)) if !member.acknowledged[START] && !stopped => {
                         Some(Ask::Start { run, at: at.saturating_add_signed(offset.ahead) })
@@ -237,6 +250,16 @@ impl Crew {
             self.members[*i].flying[*kind as usize] = true;
         }
         asks
+    }
+
+    /// Lanes of all and of those that are left, if these are to have the share of the others.
+    fn raised(&self) -> Option<(u32, u32)> {
+        let number = |lanes: usize| u32::try_from(lanes).unwrap_or(u32::MAX);
+        let left =
+            self.members.iter().filter(|m| m.fault.is_none()).filter_map(|m| m.part).map(|(_, lanes)| lanes);
+        let (of, left) = (number(self.lanes()), number(left.sum()));
+        (self.plan.loss == Loss::Share && self.start.is_some() && (1..of).contains(&left))
+            .then_some((of, left))
     }
 
     /// Looks for who is lost, and whether the next step can be made.
@@ -334,7 +357,9 @@ impl Crew {
             .filter(|s| !s.is_zero())
             .map_or(String::new(), |s| format!(", {:.1} s after the start", s.as_secs_f64()));
         member.fault = Some(format!("{why}{when}"));
-        if self.stop.is_none() && (self.plan.loss == Loss::Fail || since.is_none()) {
+        // Where nobody is left, nobody goes on.
+        let alone = self.members.iter().all(|member| member.fault.is_some());
+        if self.stop.is_none() && (self.plan.loss == Loss::Fail || since.is_none() || alone) {
             self.failed = true;
             let words = format!("agent {} {why}", self.members[i].name());
             self.stop(&words, now);
@@ -367,6 +392,7 @@ impl Crew {
             (Ask::Prepare { .. }, Answer::Done) => member.state = Some(State::Preparing),
             (Ask::Deal { .. }, Answer::Done) => member.acknowledged[DEAL] = true,
             (Ask::Start { .. }, Answer::Done) => member.acknowledged[START] = true,
+            (Ask::Raise { of, left, .. }, Answer::Done) => member.raised = Some((*of, *left)),
             (Ask::Stop { .. }, Answer::Done) => member.acknowledged[STOP] = true,
             (Ask::Status { .. }, Answer::Status { received, answered, state }) => {
                 member.clock.add(Sample { asked, received, answered, heard });
@@ -430,7 +456,7 @@ impl Crew {
             Ok((summary, records)) => {
                 member.over = true;
                 let why = match (&summary.failure, summary.interrupted && self.stop.is_none()) {
-                    (Some(why), _) => Some(why.clone()),
+                    (Some(why), _) => Some(format!("says: {why}")),
                     (None, true) => Some("was stopped at its machine".to_owned()),
                     _ => None,
                 };

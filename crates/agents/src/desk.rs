@@ -43,6 +43,7 @@ struct Current {
     part: Option<(usize, usize)>,
     start: Option<u64>,
     stop: Option<String>,
+    raised: Option<(u32, u32)>,
     /// Nobody wants its results.
     forgotten: bool,
     results: Vec<u8>,
@@ -102,6 +103,10 @@ impl Desk {
                 (_, Some(start)) if start == at => none(Answer::Done),
                 _ => none(Answer::refused("is not ready to start")),
             },
+            Ask::Raise { of, left, .. } => {
+                current.raised = Some((of, left));
+                none(Answer::Done)
+            }
             Ask::Stop { why, .. } => {
                 current.stop.get_or_insert(why);
                 none(Answer::Done)
@@ -148,6 +153,7 @@ impl Desk {
             part: None,
             start: None,
             stop: None,
+            raised: None,
             forgotten: false,
             results: Vec::new(),
             snapshots: Vec::new(),
@@ -220,6 +226,11 @@ impl Desk {
         self.of(run)?.start
     }
 
+    /// What the rate of the part is multiplied by, and divided by, since others are gone.
+    pub fn raised(&mut self, run: &str) -> Option<(u32, u32)> {
+        self.of(run)?.raised
+    }
+
     /// Adds a snapshot for the next status, if there is room: a lost one does no harm.
     pub fn snapshot(&mut self, run: &str, snapshot: &[u8]) {
         let room = self.room;
@@ -261,6 +272,7 @@ impl Ask {
             | Self::Deal { run, .. }
             | Self::Status { run }
             | Self::Start { run, .. }
+            | Self::Raise { run, .. }
             | Self::Stop { run, .. }
             | Self::Results { run, .. }
             | Self::Done { run } => run,

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Whoever has another does not take part.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Longest message that is read, bytes; NATS has a limit of its own, 1 MiB if nothing else is said.
 pub const LONGEST: usize = 1 << 20;
@@ -52,6 +52,15 @@ pub enum Ask {
         /// When, on the agent's clock, nanoseconds.
         at: u64,
     },
+    /// Send more: others are gone.
+    Raise {
+        /// The run.
+        run: String,
+        /// Lanes of all.
+        of: u32,
+        /// Lanes of those that are left.
+        left: u32,
+    },
     /// Stop, and keep what was measured.
     Stop {
         /// The run.
@@ -90,6 +99,18 @@ pub struct Work {
     pub scenario: Option<String>,
     /// After how long without a question the agent ends the run, milliseconds.
     pub patience_ms: u64,
+}
+
+impl Work {
+    /// Whether an agent takes so much: 256 KiB of options and scenario.
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        let bytes: usize = self.options.iter().map(String::len).sum();
+        let scenario = self.scenario.as_ref().map_or(0, String::len);
+        [&self.program, &self.load].iter().all(|w| w.len() <= WORDS)
+            && self.options.len() <= OPTIONS
+            && bytes + scenario <= OPTION_BYTES
+    }
 }
 
 /// Who an agent is.
@@ -210,15 +231,11 @@ impl Ask {
         let ask = read::<Self>(bytes)?.0;
         let fits = match &ask {
             Self::Who => true,
-            Self::Prepare { run, work } => {
-                let bytes: usize = work.options.iter().map(String::len).sum();
-                let scenario = work.scenario.as_ref().map_or(0, String::len);
-                let words = [run, &work.program, &work.load];
-                words.iter().all(|w| w.len() <= WORDS)
-                    && work.options.len() <= OPTIONS
-                    && bytes + scenario <= OPTION_BYTES
-            }
+            Self::Prepare { run, work } => run.len() <= WORDS && work.fits(),
             Self::Deal { run, first, of } => run.len() <= WORDS && first < of && *of <= MOST_LANES,
+            Self::Raise { run, of, left } => {
+                run.len() <= WORDS && (1..=*of).contains(left) && *of as usize <= MOST_LANES
+            }
             Self::Stop { run, why } => run.len() <= WORDS && why.len() <= WORDS,
             Self::Status { run }
             | Self::Start { run, .. }
@@ -287,6 +304,7 @@ mod tests {
             prepare(vec!["--rate=5".into(), "http://a/\n".into()]),
             Ask::Deal { run: "7".into(), first: 2, of: 6 },
             Ask::Start { run: "7".into(), at: u64::MAX },
+            Ask::Raise { run: "7".into(), of: 6, left: 2 },
         ] {
             assert_eq!(Ask::read(&write(&ask, &[])), Ok(ask));
         }
@@ -306,6 +324,9 @@ mod tests {
             b"[".repeat(100_000),
             vec![b' '; LONGEST + 1],
             of(6, 6),
+            write(&Ask::Raise { run: "7".into(), of: 6, left: 0 }, &[]),
+            write(&Ask::Raise { run: "7".into(), of: 6, left: 7 }, &[]),
+            write(&Ask::Raise { run: "7".into(), of: MOST_LANES as u32 + 1, left: 7 }, &[]),
             of(0, MOST_LANES + 1),
             write(&prepare(vec![String::new(); OPTIONS + 1]), &[]),
             write(&prepare(vec!["x".repeat(OPTION_BYTES + 1)]), &[]),

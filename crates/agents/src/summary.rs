@@ -12,6 +12,9 @@ use crate::message::cut;
 const REASONS: usize = 256;
 const RECORDS: usize = 1 << 16;
 
+/// The largest count that is taken as it is: sums over all agents, and of several counts, have to fit.
+const MOST_COUNTED: u64 = u64::MAX >> 16;
+
 /// What an agent's part came to, besides its records.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -28,6 +31,9 @@ pub struct Summary {
     pub workers: usize,
     /// Records behind it.
     pub records: usize,
+    /// What its kind of load counts, by name: that by which the whole run is judged.
+    #[serde(default)]
+    pub counts: BTreeMap<String, u64>,
     /// Packets that its side dropped, by reason.
     pub drops: BTreeMap<String, u64>,
     /// Share of frames that arrived on the worker of their bucket.
@@ -75,6 +81,13 @@ impl Summary {
         Usage { user, system, waited, idle, stolen, wall, memory, processors }
     }
 
+    /// With how long it took.
+    #[must_use]
+    pub fn taking(self, elapsed: Duration, measured: Duration) -> Self {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self { elapsed_ns: nanos(elapsed), measured_ns: nanos(measured), ..self }
+    }
+
     /// As bytes, with the records behind it.
     #[must_use]
     pub fn write(mut self, records: &[LaneRecord]) -> Vec<u8> {
@@ -106,6 +119,7 @@ impl Summary {
         summary.cpu_ns.iter_mut().chain(&mut summary.machine_ns).for_each(most);
         [&mut summary.wall_ns, &mut summary.memory].into_iter().for_each(most);
         summary.drops.values_mut().for_each(most);
+        summary.counts.values_mut().for_each(|count| *count = (*count).min(MOST_COUNTED));
         if let Some(ports) = &mut summary.home_ports {
             [&mut ports.home, &mut ports.elsewhere].into_iter().for_each(most);
         }
@@ -115,6 +129,9 @@ impl Summary {
         summary.failure = summary.failure.map(cut);
         if summary.drops.len() > REASONS || summary.drops.keys().any(|reason| reason.len() > 64) {
             return Err(bad("more reasons for drops than there are"));
+        }
+        if summary.counts.len() > REASONS || summary.counts.keys().any(|name| name.len() > 64) {
+            return Err(bad("more counts than there are"));
         }
         if summary.records > RECORDS.min(limits.lanes.len().saturating_mul(limits.pools)) {
             return Err(bad("more records than lanes"));
@@ -143,6 +160,7 @@ mod tests {
             elapsed_ns: 5_000_000_000,
             drops: [("full".to_owned(), 3)].into(),
             alignment: Some(0.5),
+            counts: [("begun".to_owned(), 7), ("much".to_owned(), u64::MAX)].into(),
             ..Summary::default()
         };
         summary.using(usage).write(&[recorder.finish(5_000_000_000)])
@@ -156,6 +174,7 @@ mod tests {
             (4_000_000_000, 3, Some(0.5))
         );
         assert_eq!((summary.usage().user, summary.usage().memory), (Duration::from_secs(3), 77));
+        assert_eq!((summary.counts["begun"], summary.counts["much"]), (7, MOST_COUNTED));
         assert_eq!(records[0].counts(), [50, 0, 0]);
     }
 
@@ -171,6 +190,16 @@ mod tests {
         for (bytes, what) in [(behind, "behind"), (format!("{twice}\n").into_bytes(), "more records")] {
             let error = Summary::read(&bytes, &LIMITS, long).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
+        }
+        let names = |n: usize, long: usize| {
+            let name = |i: usize| (format!("{i:0long$}"), 1);
+            let counts = (0..n).map(name).collect();
+            Summary { counts, ..Summary::default() }.write(&[])
+        };
+        assert!(Summary::read(&names(REASONS, 64), &LIMITS, long).is_ok());
+        for bytes in [names(REASONS + 1, 3), names(1, 65)] {
+            let error = Summary::read(&bytes, &LIMITS, long).unwrap_err().to_string();
+            assert!(error.contains("more counts"), "{error}");
         }
         assert!(Summary::read(&whole, &Limits { lanes: 0..2, ..LIMITS }, long).is_err(), "another's lanes");
     }

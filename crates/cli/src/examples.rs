@@ -70,6 +70,8 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane load agent --nats nats://10.0.0.9:4222 --group lab
   and on any machine
     flowlane load http http://10.0.0.1/ -r 30k --nats nats://10.0.0.9:4222 --agents lab:3
+  The same of connections, datagrams and requests to a memcached:
+    flowlane load tcp 10.0.0.1:7000 --mode connect -r 30k --nats nats://10.0.0.9:4222 --agents lab:3
   An agent that sends to one network only, from an address of its own (root):
     flowlane load agent --group lab --only 10.0.0.0/8 --once -- --link af-xdp:eth1 --addr 10.0.0.5/24",
     ),

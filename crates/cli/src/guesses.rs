@@ -150,7 +150,7 @@ fn of_generators(option: &str) -> Option<&'static str> {
         "--hdr-file-prefix" => "latencies of each second are --hdr FILE",
         "--hide-histogram" | "--print-percentiles" => "percentiles are in the table, the histogram in --json",
         "-A" | "-a" | "--agentmode" | "--agent" | "--cluster-mode" => {
-            "there are no agents: start a load on each machine"
+            "several machines load together with --agents GROUP, and 'flowlane load agent' on each"
         }
         "-B" | "--blocking" | "--noblocking" => "sockets never block: leave it out",
         "--tls" => "TLS is not spoken",

@@ -153,6 +153,46 @@ fn an_agent_that_falls_silent_is_named_and_the_run_fails_or_goes_on() {
 }
 
 #[test]
+fn the_others_have_the_share_of_an_agent_that_is_lost() {
+    for (loss, raised) in [(Loss::Share, Some((6, 4))), (Loss::GoOn, None)] {
+        let mut lab = Lab::new(loss);
+        // What is asked is lost at first, and asked again.
+        let mut seen = 0;
+        lab.works[2] = true;
+        lab.run(20_000 * MS, |lab| {
+            let since = lab.crew.start().map(|start| lab.now.saturating_duration_since(start));
+            lab.silent[1] |= since.is_some_and(|since| since > 10 * MS);
+            if since.is_some_and(|since| since > 20 * MS) {
+                // They would have ended before it was missed.
+                (lab.works[0], lab.works[2]) = (since > Some(2500 * MS), since > Some(2500 * MS));
+            }
+            if lab.crew.members[1].fault.is_some() && lab.crew.members[0].results.is_none() {
+                seen += 1;
+                if seen > 100 {
+                    assert_eq!((lab.desks[0].raised("r"), lab.desks[2].raised("r")), (raised, raised));
+                }
+            } else if lab.crew.members[1].fault.is_none() {
+                assert_eq!(lab.desks[0].raised("r"), None);
+            }
+        });
+        assert!(seen > 100 && lab.crew.is_over() && !lab.crew.has_failed(), "{seen}");
+    }
+}
+
+#[test]
+fn where_all_are_lost_nobody_goes_on() {
+    let mut lab = Lab::new(Loss::GoOn);
+    lab.run(20_000 * MS, |lab| {
+        let since = lab.crew.start().map(|start| lab.now.saturating_duration_since(start));
+        lab.silent = [100 * MS, 500 * MS, 900 * MS].map(|at| since.is_some_and(|since| since > at)).to_vec();
+        if since.is_some_and(|since| (2110 * MS..2240 * MS).contains(&since)) {
+            assert!(lab.crew.lost(0).is_some() && lab.crew.lost(1).is_none() && !lab.crew.has_failed());
+        }
+    });
+    assert!(lab.crew.is_over() && lab.crew.has_failed());
+}
+
+#[test]
 fn a_short_silence_is_forgiven() {
     let mut lab = Lab::new(Loss::Fail);
     lab.run(20_000 * MS, |lab| {

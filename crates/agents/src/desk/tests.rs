@@ -93,6 +93,11 @@ fn a_run_from_its_beginning_to_its_end() {
     agent.desk.snapshot("r", b"12");
     agent.desk.snapshot("r", &[0; 8192]);
     agent.desk.snapshot("r", b"3");
+    assert_eq!(agent.desk.raised("r"), None);
+    for left in [4, 2] {
+        assert_eq!(agent.asked(Ask::Raise { run: run(), of: 6, left }), Answer::Done);
+        assert_eq!(agent.desk.raised("r"), Some((6, left)));
+    }
     let status =
         |agent: &mut Agent| agent.desk.answer(Ask::Status { run: run() }, agent.now, 0, &agent.clock).1;
     assert_eq!((status(&mut agent), status(&mut agent)), (b"123".to_vec(), Vec::new()));

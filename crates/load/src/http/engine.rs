@@ -201,7 +201,11 @@ impl Engine {
     /// Work at every tick: records, timeouts.
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        let raised = self.common.gate.raised();
         for pool in &mut self.pools {
+            if let Some(moments) = &mut pool.moments {
+                moments.raise(raised);
+            }
             match &pool.h2 {
                 Some(shared) => shared.tick(self.now),
                 None => pool.book.tick(self.now),

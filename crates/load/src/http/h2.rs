@@ -165,7 +165,11 @@ impl Shared {
     }
 
     pub(super) fn tick(&self, now: u64) {
-        self.lock().book.tick(now);
+        let mut inner = self.lock();
+        inner.book.tick(now);
+        if let Some(moments) = &mut inner.moments {
+            moments.raise(self.common.gate.raised());
+        }
     }
 
     /// Returns the records at the end, with requests that were due and not sent.

@@ -185,6 +185,12 @@ impl HttpLoad {
         self.common.gate.begin_at(moment);
     }
 
+    /// From now on this part of a run has `of` times its rate for each `left`, since other generators are gone: the lanes of all, and of those that are
+    /// left.
+    pub fn raise(&self, of: u32, left: u32) {
+        self.common.gate.raise(of, left);
+    }
+
     /// Whether all lanes have their connections and wait for the start.
     #[must_use]
     pub fn is_ready(&self) -> bool {

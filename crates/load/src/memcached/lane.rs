@@ -79,8 +79,8 @@ pub(super) struct Inner {
 impl Lane {
     pub(super) fn new(common: Arc<Common>, bucket: u16) -> Self {
         let config = &common.config;
-        let conns = common.connections[usize::from(bucket)] as usize;
-        let seed = config.seed ^ u64::from(bucket).rotate_left(40);
+        let conns = common.turns.of(bucket) as usize;
+        let seed = config.seed ^ u64::from(common.turns.number(bucket)).rotate_left(40);
         let asker = Asker::new(config.mix.clone(), seed, common.to_fill(bucket));
         let inner = Inner {
             stage: Stage::Opening,
@@ -118,6 +118,9 @@ impl Lane {
         let mut inner = self.inner();
         let (now, standing) = (clock(), inner.standing as u64);
         inner.book.tick(now, standing);
+        if let Some(schedule) = &mut inner.schedule {
+            schedule.raise(self.common.gate.raised());
+        }
         let progress = &self.common.progress[usize::from(self.bucket)];
         progress.answers.store(inner.book.counts.answered, Ordering::Relaxed);
         progress.filled.store(inner.book.counts.filled, Ordering::Relaxed);

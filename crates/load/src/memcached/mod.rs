@@ -36,9 +36,11 @@ use flowlane::Endpoint;
 use crate::report::Snapshot;
 use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
-use crate::run::lanes::{self, Kind, Lanes};
+use crate::run::lanes::{Kind, Lanes};
 use crate::run::outcome::LaneOutcome;
+use crate::run::part::Part;
 use crate::run::timeline::Phase;
+use crate::run::turns::Turns;
 
 pub use common::Common;
 
@@ -100,6 +102,9 @@ pub enum MemcachedLoadError {
     /// No lane can have a connection.
     #[error("no lane has any flow")]
     NoFlows,
+    /// A part of a run has no connection.
+    #[error("no connection is left for this part of the run: fewer parts, or more connections")]
+    NoneLeft,
     /// A number that must not be 0.
     #[error("{0} must be at least 1")]
     Nothing(&'static str),
@@ -131,6 +136,15 @@ impl MemcachedLoad {
     /// # Errors
     /// See [`MemcachedLoadError`].
     pub fn new(config: MemcachedLoadConfig) -> Result<Self, MemcachedLoadError> {
+        Self::part(config, None)
+    }
+
+    /// Prepares a part of a run, if it is one, where others make the rest: it waits until it is said when to start, see
+    /// [`begin_at`](Self::begin_at). Its flows are those of the part alone.
+    ///
+    /// # Errors
+    /// See [`MemcachedLoadError`].
+    pub fn part(config: MemcachedLoadConfig, part: Option<Part>) -> Result<Self, MemcachedLoadError> {
         for (what, n) in [
             ("connections", config.connections as u64),
             ("depth", config.depth as u64),
@@ -141,18 +155,20 @@ impl MemcachedLoad {
                 return Err(MemcachedLoadError::Nothing(what));
             }
         }
+        let (lanes, connections) = (config.sources.lanes(), config.connections as u64);
+        let wanted = part.map_or(connections, |part| part.share(connections, lanes));
         let one_a_flow = matches!(&config.sources,
-            Sources::Flows(flows) if flows.iter().map(Vec::len).sum::<usize>() == config.connections);
-        let connections = lanes::connections(&config.sources, config.connections, one_a_flow);
-        let active = connections.iter().filter(|n| **n > 0).count();
+            Sources::Flows(flows) if flows.iter().map(Vec::len).sum::<usize>() as u64 == wanted);
+        let turns = Turns::new(&config.sources, config.connections, one_a_flow, part);
+        let active = turns.active();
         if active == 0 {
-            return Err(MemcachedLoadError::NoFlows);
+            return Err(part.map_or(MemcachedLoadError::NoFlows, |_| MemcachedLoadError::NoneLeft));
         }
         Ok(Self::of(|outcomes| Common {
             timeout: config.timeout.as_nanos() as u64,
-            gate: Gate::new(active),
-            progress: connections.iter().map(|_| LaneProgress::default()).collect(),
-            connections,
+            gate: Gate::new(active).held(part.is_some()),
+            progress: (0..lanes).map(|_| LaneProgress::default()).collect(),
+            turns,
             config,
             outcomes,
         }))
@@ -188,7 +204,7 @@ impl Kind for Common {
     }
 
     fn takes_part(&self, bucket: u16) -> bool {
-        self.connections.get(usize::from(bucket)).is_some_and(|n| *n > 0)
+        self.turns.takes_part(bucket)
     }
 
     fn progress(&self) -> MemcachedProgress {

@@ -5,7 +5,7 @@ use std::io;
 use flowlane::SocketError;
 use flowlane_memcached::client::Malformed;
 use flowlane_memcached::map::MapError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::report::ErrorKind;
 use crate::run::outcome::{Account, Outcome};
@@ -15,8 +15,8 @@ macro_rules! counts {
         /// Counts of a lane, or of a run.
         ///
         /// Every request ends in exactly one way: answered, timed out, or lost with its connection.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case", default)]
         pub struct MemcachedCounts { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
         impl Account for MemcachedCounts {

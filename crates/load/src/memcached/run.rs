@@ -93,9 +93,9 @@ async fn prepare(lane: &Arc<Lane>) -> Result<(), Option<String>> {
 fn begin(lane: &Lane, start: u64) {
     let common = &lane.common;
     let measured = timeline::measured(&common.config.phases, start);
-    let flows = common.connections[usize::from(lane.bucket)];
+    let (number, flows) = (common.turns.number(lane.bucket), common.turns.of(lane.bucket));
     let span = timeline::span(&common.config.phases, start);
-    let mut recorder = Recorder::new(lane.bucket, 0, flows, span).with_requests(super::REQUESTS.len());
+    let mut recorder = Recorder::new(number, 0, flows, span).with_requests(super::REQUESTS.len());
     if let Some(to) = &common.config.snapshots {
         recorder = recorder.reporting_to(to.clone());
     }

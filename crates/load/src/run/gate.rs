@@ -26,6 +26,8 @@ pub struct Gate {
     held: bool,
     /// When, once it was said.
     agreed: Mutex<Option<Instant>>,
+    /// By what the rate is multiplied since others are gone, see [`Gate::raise`]; 0 for nothing.
+    raised: AtomicU64,
 }
 
 impl Gate {
@@ -39,6 +41,7 @@ impl Gate {
             start: AtomicU64::new(0),
             held: false,
             agreed: Mutex::new(None),
+            raised: AtomicU64::new(0),
         }
     }
 
@@ -47,9 +50,25 @@ impl Gate {
         Self { held, ..self }
     }
 
+    /// Whether all lanes wait until it is said when to start.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
     /// Says when a run starts that is held. What was said first is what holds.
     pub(crate) fn begin_at(&self, moment: Instant) {
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(moment);
+    }
+
+    /// From now on this part of a run has `of` times its rate for each `left`: the lanes of all generators, and of those that are left.
+    pub(crate) fn raise(&self, of: u32, left: u32) {
+        self.raised.store(u64::from(of) << 32 | u64::from(left.max(1)), Ordering::Relaxed);
+    }
+
+    /// By what the rate of a part is multiplied and divided, if others are gone. Lanes ask at their ticks.
+    pub(crate) fn raised(&self) -> Option<(u32, u32)> {
+        let raised = self.raised.load(Ordering::Relaxed);
+        (raised != 0).then_some(((raised >> 32) as u32, raised as u32))
     }
 
     /// Whether every lane is ready.

@@ -5,20 +5,20 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane::Endpoint;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use super::flows::Sources;
 use super::gate::{self, Gate, Outcomes, Patience, gather};
 use super::outcome::{Account, LaneOutcome, Outcome};
-use super::shares::divide;
 use super::timeline::{self, Phase};
 
 /// What is sent, and what the lanes of its run share.
 pub trait Kind: Debug + Send + Sync + 'static {
     /// What a lane counts.
-    type Counts: Account + Debug + Send;
+    type Counts: Account + Debug + Send + Serialize + DeserializeOwned;
     /// What is known while it runs.
     type Progress;
 
@@ -96,6 +96,23 @@ impl<K: Kind> Lanes<K> {
         self.kind.gate().start().is_some()
     }
 
+    /// Whether all lanes are ready for the start.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.kind.gate().is_ready()
+    }
+
+    /// Says when a part of a run starts, once all its lanes [are ready](Self::is_ready).
+    pub fn begin_at(&self, moment: Instant) {
+        self.kind.gate().begin_at(moment);
+    }
+
+    /// From now on this part of a run has `of` times its rate for each `left`, since other generators are gone: the lanes of all, and of those that are
+    /// left.
+    pub fn raise(&self, of: u32, left: u32) {
+        self.kind.gate().raise(of, left);
+    }
+
     /// The phases of the run, including the opening of connections that stay.
     #[must_use]
     pub fn phases(&self) -> &[Phase] {
@@ -107,7 +124,9 @@ impl<K: Kind> Lanes<K> {
         let (gate, phases) = (self.kind.gate(), self.kind.phases());
         // The run, what is outstanding at its end, and as much again for a busy machine.
         let after = timeline::duration(phases) + self.kind.timeout() * 2 + Duration::from_secs(20);
-        let patience = Patience { before: (!self.kind.prepares()).then_some(after), after };
+        // Who waits for others ends by what these say, or by their silence.
+        let limited = !self.kind.prepares() && !gate.is_held();
+        let patience = Patience { before: limited.then_some(after), after };
         let (lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, || tick(self.progress()));
         let missing = gate.active - lanes.len();
         let mut outcome = Outcome::merge(lanes, phases, interrupted, missing);
@@ -116,21 +135,5 @@ impl<K: Kind> Lanes<K> {
             outcome.failure = Some(format!("nothing listens at {target}: {}", K::refusal()));
         }
         outcome
-    }
-}
-
-/// Connections of each lane, by bucket: one for each flow, or `connections` divided among the lanes that have any. Lanes without any have 0.
-pub(crate) fn connections(sources: &Sources, connections: usize, one_a_flow: bool) -> Vec<u64> {
-    match sources {
-        Sources::Flows(flows) if one_a_flow => flows.iter().map(|f| f.len() as u64).collect(),
-        _ => {
-            let lanes = sources.lanes();
-            let able: Vec<usize> = (0..lanes).filter(|lane| sources.serves(*lane)).collect();
-            let mut shares = vec![0; lanes];
-            for (lane, share) in able.iter().zip(divide(connections as u64, able.len())) {
-                shares[*lane] = share;
-            }
-            shares
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`lanes`] runs them, [`clients`] are ranges of addresses, [`flows`] those of each lane, [`timeline`] has the phases, `moments` when something is due in them,
-//! `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, [`outcome`] the result.
+//! `turns` whose turn is when, `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, [`outcome`] the result.
 
 pub mod clients;
 pub(crate) mod door;
@@ -18,6 +18,7 @@ pub mod outcome;
 pub mod part;
 pub(crate) mod shares;
 pub mod timeline;
+pub(crate) mod turns;
 pub(crate) mod wait;
 
 /// Interval of slow work, nanoseconds: progress, timeouts, the end of the run.

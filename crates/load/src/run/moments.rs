@@ -52,6 +52,9 @@ pub(crate) struct Moments {
     n: u64,
     part: f64,
     offset: f64,
+    /// From where they are counted, and the share at the beginning: the share grows when other generators are gone.
+    base: f64,
+    whole: f64,
     poisson: Option<Rng>,
     next: Option<u64>,
 }
@@ -75,7 +78,9 @@ impl Moments {
             before += piece.requests();
             pieces.push(piece);
         }
-        let mut moments = Self { pieces, piece: 0, start, u: 0.0, n: 0, part, offset, poisson, next: None };
+        let (base, whole) = (0.0, part);
+        let mut moments =
+            Self { pieces, piece: 0, start, u: 0.0, n: 0, part, offset, base, whole, poisson, next: None };
         if part > 0.0 {
             moments.step();
         }
@@ -93,6 +98,15 @@ impl Moments {
     pub(crate) fn advance(&mut self) {
         self.n += 1;
         self.step();
+    }
+
+    /// After the next send time, the lane has its share `of` times for each `left`, if that is said.
+    pub(crate) fn raise(&mut self, raised: Option<(u32, u32)>) {
+        let Some((of, left)) = raised else { return };
+        let part = self.whole * f64::from(of) / f64::from(left.max(1));
+        if part != self.part {
+            (self.base, self.n, self.offset, self.part) = (self.u, 0, 0.0, part);
+        }
     }
 
     /// Passes over all send times before `limit`, at most `most` of them: `each` is given a time, and how many it stands for. Returns how
@@ -137,7 +151,7 @@ impl Moments {
 
     fn step(&mut self) {
         match &mut self.poisson {
-            None => self.u = (self.n as f64 + self.offset) / self.part,
+            None => self.u = self.base + (self.n as f64 + self.offset) / self.part,
             Some(rng) => self.u += exponential(rng) / self.part,
         }
         self.next = loop {
@@ -204,6 +218,31 @@ mod tests {
         moments.sort_unstable();
         assert_eq!(moments.len(), 1000);
         assert!(moments.windows(2).all(|w| (w[1] - w[0]).abs_diff(1_000_000) <= 1));
+    }
+
+    /// From the next moment on the lane sends more, with the offset that it had, and once for each time that it is said.
+    #[test]
+    fn a_lane_takes_the_share_of_others() {
+        let phases = [phase(1, 1.0, 1.0), phase(1, 0.5, 0.5)];
+        let mut moments = Moments::new(&phases, 7, 1000.0, 0.1, 0.5, None);
+        let mut sent = Vec::new();
+        while let Some(moment) = moments.peek() {
+            sent.push(moment);
+            assert!(sent.len() < 1000, "said again, it is not done again");
+            moments.raise((moment > 500_000_000).then_some((6, 3)));
+            moments.raise((moment > 1_500_000_000).then_some((6, 1)));
+            moments.advance();
+        }
+        let between = |from: u64, to: u64| sent.iter().filter(|m| (from..to).contains(*m)).count();
+        // 100 a second, then 200, then at half the rate 100, then 300.
+        let all = [
+            between(0, 505_000_007),
+            between(505_000_007, 1_000_000_007),
+            between(1_000_000_007, 1_505_000_007),
+        ];
+        assert_eq!((all[0], all[1]), (50, 100), "{all:?}");
+        assert!(all[2].abs_diff(50) <= 1 && between(1_505_000_007, u64::MAX).abs_diff(148) <= 2, "{sent:?}");
+        assert!(sent.windows(2).all(|w| w[0] < w[1]));
     }
 
     #[test]

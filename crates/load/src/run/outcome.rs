@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::report::model::{Ended, Part};
 use crate::report::{About, LaneRecord, Run, join};
@@ -11,8 +11,8 @@ use crate::run::timeline;
 use crate::run::timeline::Phase;
 
 /// Counts of a lane or of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
 pub struct Counts {
     /// Datagrams sent.
     pub sent: u64,

@@ -45,6 +45,12 @@ impl Part {
         (self.first..self.first + lanes).map(|lane| even(amount, lane, self.of)).sum()
     }
 
+    /// Where the share of a lane of the run begins: what the lanes before it have of `amount`, by [`even`].
+    #[must_use]
+    pub(crate) fn before(&self, amount: u64, lane: usize) -> u64 {
+        (lane as u128 * u128::from(amount) / self.of.max(1) as u128) as u64
+    }
+
     /// The client addresses of this part, which has `lanes` lanes. Those of one part are none of another's, since answers find their way by address.
     ///
     /// `None` if there are fewer addresses than parts need, so that this one has none.

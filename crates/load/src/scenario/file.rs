@@ -21,7 +21,20 @@ pub(super) struct File {
     pub(super) max_body: Option<Text>,
     #[serde(default)]
     pub(super) phase: Vec<Phase>,
+    pub(super) agents: Option<Agents>,
     pub(super) pool: Spanned<Vec<Spanned<Pool>>>,
+}
+
+/// Who makes the run.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Agents {
+    pub(super) group: String,
+    pub(super) number: Option<u64>,
+    pub(super) nats: Option<String>,
+    pub(super) wait: Option<Text>,
+    pub(super) timeout: Option<Text>,
+    pub(super) loss: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -26,6 +26,7 @@
 mod convert;
 mod file;
 mod instead;
+mod sent;
 
 use std::ops::Range;
 use std::path::Path;
@@ -35,14 +36,16 @@ use flowlane_switch::config::mistakes::in_words;
 use crate::http::{Plan, Url};
 
 pub use instead::Instead;
+pub use sent::Agents;
 
 /// How keys are written, for who wrote them otherwise.
-const EXAMPLES: [(&str, &str); 20] = [
+const EXAMPLES: [(&str, &str); 21] = [
     ("follow", "follow = true"),
     ("connect-to", "connect-to = [\"::10.0.0.1:8443\"]"),
     ("resolve", "resolve = [\"a.example:443:10.0.0.1\"]"),
     ("pool", "[[pool]]"),
     ("phase", "[[phase]]"),
+    ("agents", "[agents] with group = \"lab\""),
     ("target", "target = [{ url = \"http://127.0.0.1:8080/\" }]"),
     ("request", "request = [{ path = \"/\" }]"),
     ("url", "url = \"http://127.0.0.1:8080/\""),
@@ -67,6 +70,8 @@ pub struct Scenario {
     pub name: String,
     /// Its description.
     pub about: String,
+    /// By which agents it is made, if it says so.
+    pub agents: Option<Agents>,
     file: file::File,
     text: String,
 }
@@ -108,6 +113,7 @@ impl Scenario {
         let scenario = Self {
             name: file.name.clone().unwrap_or_default(),
             about: file.about.clone().unwrap_or_default(),
+            agents: file.agents.as_ref().map(|table| Agents::of(table, text)).transpose()?,
             file,
             text: text.to_owned(),
         };

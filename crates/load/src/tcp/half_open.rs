@@ -58,14 +58,14 @@ pub(super) async fn lane(lane: Arc<Lane>, bucket: u16) -> LaneOutcome<TcpCounts>
         }
     };
     let Sources::Flows(flows) = &config.sources else { return LaneOutcome::none(None) };
-    let rate = config.rate.unwrap_or(1);
+    let (rate, number) = (config.rate.unwrap_or(1), u64::from(lane.common.turns.number(bucket)));
     // What is sent until the timeout, twice over.
     let wanted = (rate as f64 * config.timeout.as_secs_f64() * 2.0) as u64;
     let remembered = wanted.clamp(REMEMBERED.0, REMEMBERED.1).next_power_of_two();
     let mut sender = Sender {
         flows: flows[usize::from(bucket)].clone(),
         target: config.target,
-        base: (config.seed ^ u64::from(bucket).wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32,
+        base: (config.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32,
         syns,
         sent: 0,
         ring: vec![Syn::default(); remembered as usize],
@@ -98,6 +98,7 @@ impl Sender {
             if now >= told + TICK {
                 told = now;
                 lane.publish(bucket);
+                schedule.raise(lane.common.gate.raised());
             }
             if due > now + 2 * NEAR {
                 self.listen((due - NEAR).min(now + TICK)).await?;

@@ -66,8 +66,8 @@ impl Lane {
         let end = start + timeline::duration(&common.phases).as_nanos() as u64;
         let measured = timeline::measured(&common.phases, start);
         let range = (measured.start, measured.end.saturating_sub(1));
-        let flows = common.connections[usize::from(bucket)];
-        let mut recorder = Recorder::new(bucket, 0, flows, Span::new(start, measured));
+        let (number, flows) = (common.turns.number(bucket), common.turns.of(bucket));
+        let mut recorder = Recorder::new(number, 0, flows, Span::new(start, measured));
         if let Some(to) = &common.config.snapshots {
             recorder = recorder.reporting_to(to.clone());
         }

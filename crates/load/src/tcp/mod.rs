@@ -34,9 +34,11 @@ use flowlane::Endpoint;
 use crate::report::Snapshot;
 pub use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
-use crate::run::lanes::{self, Kind, Lanes};
+use crate::run::lanes::{Kind, Lanes};
 use crate::run::outcome::LaneOutcome;
+use crate::run::part::Part;
 use crate::run::timeline::Phase;
+use crate::run::turns::Turns;
 
 pub use common::Common;
 pub use outcome::{TcpCounts, TcpOutcome};
@@ -125,6 +127,33 @@ pub struct TcpLoadConfig {
     pub snapshots: Option<SyncSender<Snapshot>>,
 }
 
+impl TcpLoadConfig {
+    /// How long it takes until all of so many connections that stay have been begun.
+    fn opening_time(&self, connections: u64) -> Duration {
+        if self.mode.stays() {
+            Duration::from_secs_f64(connections as f64 / self.opening as f64)
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// The phases of a run of so many connections, including the opening of those that stay.
+    fn phases_with(&self, connections: u64) -> Vec<Phase> {
+        let (duration, mut phases) = (self.opening_time(connections), self.phases.clone());
+        if !duration.is_zero() {
+            let name = "opening".into();
+            phases.insert(0, Phase { name, duration, from: 0.0, to: 0.0, measured: false });
+        }
+        phases
+    }
+
+    /// The phases of the run, including the opening of connections that stay.
+    #[must_use]
+    pub fn all_phases(&self) -> Vec<Phase> {
+        self.phases_with(self.connections as u64)
+    }
+}
+
 /// Why a run cannot be prepared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -132,6 +161,9 @@ pub enum TcpLoadError {
     /// No lane has a flow.
     #[error("no lane has any flow")]
     NoFlows,
+    /// A part of a run has no connection.
+    #[error("no connection is left for this part of the run: fewer parts, or more connections")]
+    NoneLeft,
     /// SYN modes need a rate.
     #[error("SYNs alone need a rate, and flows of a link of ours")]
     NeedsRate,
@@ -169,6 +201,15 @@ impl TcpLoad {
     /// # Errors
     /// See [`TcpLoadError`].
     pub fn new(config: TcpLoadConfig) -> Result<Self, TcpLoadError> {
+        Self::part(config, None)
+    }
+
+    /// Prepares a part of a run, if it is one, where others make the rest: it waits until it is said when to start, see
+    /// [`begin_at`](Self::begin_at). Its flows are those of the part alone.
+    ///
+    /// # Errors
+    /// See [`TcpLoadError`].
+    pub fn part(config: TcpLoadConfig, part: Option<Part>) -> Result<Self, TcpLoadError> {
         for (what, n) in [
             ("connections", config.connections as u64),
             ("rate", config.rate.unwrap_or(1)),
@@ -189,23 +230,17 @@ impl TcpLoad {
             return Err(TcpLoadError::FastOpen);
         }
         let one_a_flow = config.mode.stays() || config.mode.is_half_open();
-        let connections = lanes::connections(&config.sources, config.connections, one_a_flow);
-        let active = connections.iter().filter(|n| **n > 0).count();
+        let turns = Turns::new(&config.sources, config.connections, one_a_flow, part);
+        let active = turns.active();
         if active == 0 {
-            return Err(TcpLoadError::NoFlows);
-        }
-        let opening = common::opening(&config, connections.iter().sum());
-        let mut phases = config.phases.clone();
-        if !opening.is_zero() {
-            let (name, duration) = ("opening".into(), opening);
-            phases.insert(0, Phase { name, duration, from: 0.0, to: 0.0, measured: false });
+            return Err(part.map_or(TcpLoadError::NoFlows, |_| TcpLoadError::NoneLeft));
         }
         Ok(Self::of(|outcomes| Common {
             timeout: config.timeout.as_nanos() as u64,
-            gate: Gate::new(active),
-            progress: connections.iter().map(|_| LaneProgress::default()).collect(),
-            connections,
-            phases,
+            gate: Gate::new(active).held(part.is_some()),
+            progress: (0..config.sources.lanes()).map(|_| LaneProgress::default()).collect(),
+            phases: config.phases_with(turns.all()),
+            turns,
             config,
             outcomes,
         }))
@@ -237,7 +272,7 @@ impl Kind for Common {
     }
 
     fn takes_part(&self, bucket: u16) -> bool {
-        self.connections.get(usize::from(bucket)).is_some_and(|n| *n > 0)
+        self.turns.takes_part(bucket)
     }
 
     fn progress(&self) -> TcpProgress {

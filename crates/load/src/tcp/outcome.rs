@@ -1,7 +1,7 @@
 //! How each connection of a TCP run ended.
 
 use flowlane::{ConnectError, Failure, SocketError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::report::ErrorKind;
 use crate::run::outcome::{Account, Outcome};
@@ -11,8 +11,8 @@ macro_rules! counts {
         /// Counts of a lane, or of a run.
         ///
         /// Every connection ends in exactly one way: completed, unfinished, or one of the failures.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-        #[serde(rename_all = "kebab-case")]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case", default)]
         pub struct TcpCounts { $($(#[doc = $doc])+ pub $name: u64,)+ }
 
         impl Account for TcpCounts {

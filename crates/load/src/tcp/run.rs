@@ -92,8 +92,8 @@ impl Opener {
     /// Connections that stay, one after the other.
     async fn ramp(mut self) {
         let common = self.lane.common.clone();
-        let mine = common.connections[usize::from(self.bucket)];
-        let (all, before) = (common.connections.iter().sum::<u64>(), common.before(self.bucket));
+        let mine = common.turns.of(self.bucket);
+        let (all, before) = (common.turns.all(), common.turns.before(self.bucket));
         // Evenly over the time it takes, in turn with the other lanes.
         let lane_rate = (common.config.opening as f64 * mine as f64 / all.max(1) as f64).max(1e-3);
         for nth in 0..mine {
@@ -127,11 +127,12 @@ impl Opener {
     /// Connections that come and go, at moments fixed beforehand.
     async fn open_loop(mut self, rate: u64) {
         let common = self.lane.common.clone();
-        let most = common.connections[usize::from(self.bucket)];
+        let most = common.turns.of(self.bucket);
         let mut schedule = common.moments(self.bucket, self.lane.start, rate);
         let mut in_batch = 0;
         while let Some(due) = schedule.peek() {
             if due > clock() {
+                schedule.raise(common.gate.raised());
                 self.until(due).await;
             }
             // Who wakes late, even after the end, still begins what was due before it.
@@ -171,7 +172,7 @@ impl Opener {
     /// Connections that come and go, so many at once.
     async fn closed_loop(mut self) {
         let common = self.lane.common.clone();
-        let most = common.connections[usize::from(self.bucket)];
+        let most = common.turns.of(self.bucket);
         let mut in_batch = 0;
         self.until(self.lane.start).await;
         loop {
@@ -228,7 +229,7 @@ impl Opener {
                 }
             }
         };
-        (connect, turn.wrapping_mul(7919) + u64::from(self.bucket))
+        (connect, turn.wrapping_mul(7919) + u64::from(common.turns.number(self.bucket)))
     }
 
     /// Begins a connection that was due at that moment, and starts its task. With Fast Open it asks with its SYN.

@@ -51,6 +51,14 @@ impl Slots {
         self.start.saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// After the next moment, connections have `of` times the rate for each `left`. `all`: connections and messages a second before.
+    fn raise(&mut self, (of, left): (u32, u32), (all, rate): (u64, u64)) {
+        let (step, rate) = (all.saturating_mul(left.into()), rate.saturating_mul(of.into()));
+        if (step, rate) != (self.step, self.rate) {
+            *self = Self { start: self.peek(), nth: 0, step, rate };
+        }
+    }
+
     fn advance(&mut self) {
         self.nth = self.nth.saturating_add(self.step);
     }
@@ -297,6 +305,9 @@ impl Talk {
         let Some(slots) = &mut self.task.slots else { return Some(now) };
         let due = slots.peek();
         if due > now {
+            if let Some(raised) = lane.common.gate.raised() {
+                slots.raise(raised, (lane.common.turns.all(), lane.common.config.rate.unwrap_or(1)));
+            }
             if due < lane.end {
                 self.wait_for(due);
             }
@@ -404,6 +415,22 @@ mod tests {
         moments.sort_unstable();
         let even: Vec<u64> = (0..12).map(|n| 5 + n * 1_000_000).collect();
         assert_eq!(moments, even);
+    }
+
+    #[test]
+    fn connections_take_the_share_of_others() {
+        let mut slots = Slots { start: 5, nth: 2, step: 4, rate: 1000 };
+        slots.advance();
+        for _ in 0..2 {
+            // Said twice, done once: three of six lanes are left.
+            slots.raise((6, 3), (4, 1000));
+            assert_eq!(slots.peek(), 6_000_005);
+        }
+        slots.advance();
+        assert_eq!(slots.peek(), 8_000_005, "twice as often");
+        slots.raise((6, 1), (4, 1000));
+        slots.advance();
+        assert_eq!(slots.peek(), 8_000_005 + 666_666, "six times");
     }
 
     #[test]

@@ -30,8 +30,9 @@ use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
 use crate::run::lanes::{Kind, Lanes};
 use crate::run::outcome::{Counts, LaneOutcome};
-use crate::run::shares::divide;
+use crate::run::part::Part;
 use crate::run::timeline::Phase;
+use crate::run::turns::Turns;
 
 /// When datagrams are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +90,9 @@ pub enum LoadError {
     /// No lane has a flow.
     #[error("no lane has any flow")]
     NoFlows,
+    /// A part of a run has no flow.
+    #[error("no flow is left for this part of the run: fewer parts, or more flows")]
+    NoneLeft,
     /// A closed loop needs answers.
     #[error("a window needs answers, and the far side gives none: set a rate")]
     WindowWithoutAnswers,
@@ -126,8 +130,8 @@ pub struct Common {
     pub(crate) config: LoadConfig,
     /// The run id, which tells this run's datagrams from others.
     pub(crate) run: u32,
-    /// Number of flows of each lane, by bucket; 0 for lanes that take no part.
-    pub(crate) flows: Vec<usize>,
+    /// Flows of each lane.
+    pub(crate) turns: Turns,
     pub(crate) progress: Vec<LaneProgress>,
     pub(crate) gate: Gate,
     /// How the lanes that have ended kept their slots.
@@ -150,11 +154,6 @@ impl Common {
     pub(crate) fn add_edges(&self, edges: &Edges) {
         self.edges.lock().unwrap_or_else(PoisonError::into_inner).add(edges);
     }
-
-    /// The index of a lane among those that take part.
-    pub(crate) fn place(&self, bucket: u16) -> usize {
-        self.flows[..usize::from(bucket)].iter().filter(|n| **n > 0).count()
-    }
 }
 
 /// A run.
@@ -166,6 +165,15 @@ impl Load {
     /// # Errors
     /// See [`LoadError`].
     pub fn new(config: LoadConfig) -> Result<Self, LoadError> {
+        Self::part(config, None)
+    }
+
+    /// Prepares a part of a run, if it is one, where others make the rest: it waits until it is said when to start, see
+    /// [`begin_at`](Self::begin_at). Its flows are those of the part alone.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn part(config: LoadConfig, part: Option<Part>) -> Result<Self, LoadError> {
         let (smallest, _) = config.sizes.ends();
         if smallest < MIN_PAYLOAD {
             return Err(LoadError::Size(smallest));
@@ -173,15 +181,10 @@ impl Load {
         if config.burst == 0 {
             return Err(LoadError::NoBurst);
         }
-        let flows: Vec<usize> = match &config.sources {
-            Sources::Flows(flows) => flows.iter().map(Vec::len).collect(),
-            Sources::Addresses { lanes, .. } => {
-                divide(config.flows as u64, *lanes).into_iter().map(|n| n as usize).collect()
-            }
-        };
-        let active = flows.iter().filter(|n| **n > 0).count();
+        let turns = Turns::new(&config.sources, config.flows, true, part);
+        let active = turns.active();
         if active == 0 {
-            return Err(LoadError::NoFlows);
+            return Err(part.map_or(LoadError::NoFlows, |_| LoadError::NoneLeft));
         }
         match config.pace {
             Pace::Window(_) if config.discard => return Err(LoadError::WindowWithoutAnswers),
@@ -192,9 +195,9 @@ impl Load {
         Ok(Self::of(|outcomes| Common {
             // Any number that the next run does not have.
             run: (config.seed ^ config.seed >> 32) as u32,
-            progress: flows.iter().map(|_| LaneProgress::default()).collect(),
-            flows,
-            gate: Gate::new(active),
+            progress: (0..config.sources.lanes()).map(|_| LaneProgress::default()).collect(),
+            turns,
+            gate: Gate::new(active).held(part.is_some()),
             edges: Mutex::default(),
             outcomes,
             config,
@@ -237,7 +240,7 @@ impl Kind for Common {
     }
 
     fn takes_part(&self, bucket: u16) -> bool {
-        self.flows.get(usize::from(bucket)).is_some_and(|n| *n > 0)
+        self.turns.takes_part(bucket)
     }
 
     fn progress(&self) -> Progress {

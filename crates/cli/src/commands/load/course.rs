@@ -6,6 +6,9 @@
 //!
 //! Everything that can be refused is refused before a link is opened, by one line.
 
+#[cfg(feature = "agents")]
+pub(super) mod part;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,14 +21,15 @@ use flowlane::{OpenLink, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
 use flowlane_load::report::{About, PoolAbout, Run as Report, Snapshot, Usage};
 use flowlane_load::run::lanes::{self, Lanes};
-use flowlane_load::{ClientRange, Phase, timeline};
+use flowlane_load::{ClientRange, Part, Phase, timeline};
 
 use super::find::{self, Find, Measured};
 use super::home::Home;
-use super::near::{AimOptions, Near, Run};
+use super::near::{self, AimOptions, Near, Run};
 use super::reach::{NOWHERE, Named};
 use super::{EVERY, alignment, arrivals};
 use crate::drops;
+use crate::instruments::Looked;
 use crate::interrupt::Interrupt;
 use crate::output::{Outputs, Watch};
 use crate::units;
@@ -39,6 +43,9 @@ pub(super) struct Course {
     /// The address of the target that is used.
     #[arg(skip = NOWHERE)]
     pub(super) target: SocketAddr,
+    /// Which part of the run this is, if others make the rest.
+    #[arg(skip)]
+    part: Option<Part>,
     #[command(flatten)]
     pub(super) near: Near,
     #[command(flatten)]
@@ -59,6 +66,9 @@ pub(super) struct Course {
     pub(super) find: Find,
     #[command(flatten)]
     pub(super) outputs: Outputs,
+    #[cfg(feature = "agents")]
+    #[command(flatten)]
+    crew: super::agents::CrewOptions,
 }
 
 /// What a host needs for a run.
@@ -129,8 +139,24 @@ pub(super) trait Load: Sized {
     fn again(_config: &mut Self::Config) {}
     /// What is said before a run begins.
     fn announce(&self) {}
-    /// The run of a plan, which sends snapshots there.
-    fn prepared(config: Self::Config, to: Option<SyncSender<Snapshot>>) -> anyhow::Result<Lanes<Self::Kind>>;
+    /// The run of a plan, or the part of one, which sends snapshots there.
+    fn prepared(
+        config: Self::Config,
+        to: Option<SyncSender<Snapshot>>,
+        part: Option<Part>,
+    ) -> anyhow::Result<Lanes<Self::Kind>>;
+    /// The phases of a run, including the opening of connections that stay.
+    fn whole(&self, config: &Self::Config) -> anyhow::Result<Vec<Phase>> {
+        Ok(Self::prepared(config.clone(), None, None)?.phases().to_vec())
+    }
+    /// How long an answer may take.
+    #[cfg(feature = "agents")]
+    fn patience(&self) -> Duration;
+    /// Options that agents are told besides those given, where what they have by default depends on the machine.
+    #[cfg(feature = "agents")]
+    fn told(&self) -> Vec<String> {
+        Vec::new()
+    }
     fn needs(&self, config: &Self::Config, clients: &[ClientRange]) -> anyhow::Result<Needs>;
     /// Refuses a link on which what is sent does not fit.
     fn fits(&self, open: OpenLink) -> OpenLink {
@@ -152,8 +178,8 @@ pub(super) trait Load: Sized {
         self.course().check()
     }
 
-    /// Runs the load.
-    fn run(mut self) -> anyhow::Result<()> {
+    /// Chooses an address of the target.
+    fn choose(&mut self) -> anyhow::Result<()> {
         let course = self.course();
         let target = if course.near.is_kernel() {
             // What cannot be meant is refused before anybody is waited for.
@@ -164,7 +190,16 @@ pub(super) trait Load: Sized {
         } else {
             self.named().choose_by(|target| course.near.check(target, &course.home).is_ok())
         };
-        self.settle(target)?;
+        self.settle(target)
+    }
+
+    /// Runs the load.
+    fn run(mut self) -> anyhow::Result<()> {
+        #[cfg(feature = "agents")]
+        if self.course().crew.is_wanted() {
+            return part::conduct(self);
+        }
+        self.choose()?;
         let course = self.course();
         let names = ["all".to_owned()];
         let _made = course.outputs.check(&["all"])?;
@@ -180,7 +215,7 @@ pub(super) trait Load: Sized {
         }
         let config = runs.config.clone();
         // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
-        let duration = timeline::duration(Self::prepared(config.clone(), None)?.phases());
+        let duration = timeline::duration(&self.whole(&config)?);
         let watch = course.outputs.watch(duration, &names)?;
         self.announce();
         let run = runs.measure(config, Some(watch))?;
@@ -191,11 +226,34 @@ pub(super) trait Load: Sized {
 impl Course {
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.duration.is_some_and(|d| d.is_zero()), "--duration must be more than 0");
+        if self.is_conducted() {
+            // From where it is sent, agents know.
+            return near::check_port(self.target);
+        }
         self.near.check(self.target, &self.home)?;
         if self.near.is_kernel() {
             self.aim.refuse_on_kernel()?;
         }
         Ok(())
+    }
+
+    /// Whether agents make the run.
+    fn is_conducted(&self) -> bool {
+        #[cfg(feature = "agents")]
+        let is = self.crew.is_wanted();
+        #[cfg(not(feature = "agents"))]
+        let is = false;
+        is
+    }
+
+    /// Whether this process sends from kernel sockets.
+    pub(super) fn is_on_kernel(&self) -> bool {
+        self.near.is_kernel() && !self.is_conducted()
+    }
+
+    /// What is left of `amount` connections or flows to a generator with these lanes: all, or those of its part.
+    pub(super) fn share(&self, amount: usize, lanes: usize) -> usize {
+        self.part.map_or(amount, |part| part.share(amount as u64, lanes) as usize)
     }
 
     /// The phases of a run, or of each run of a search.
@@ -281,23 +339,8 @@ impl<L: Load> Runs<'_, L> {
         let (mut watch, snapshots) = watch.unzip();
         let needs = kind.needs(&config, &self.clients)?;
         let mut about = course.about(L::NAME, kind.words(&config), L::seed(&config));
-        let load = L::prepared(config, snapshots)?;
-        let run = Run {
-            name: L::NAME,
-            target: course.target,
-            rss: &self.rss,
-            clients: &self.clients,
-            tcp: needs.tcp,
-            frames: needs.frames,
-            io: course.near.io(L::TCP)?,
-            descriptors: needs.descriptors,
-            home: &course.home,
-        };
-        if !L::TCP {
-            course.home.warn_of_fields(&self.rss, course.target);
-        }
         let mut start = Start::now();
-        let (runtime, host) = course.near.start(run, load.main(), |open| kind.fits(open))?;
+        let (load, runtime, host) = begin(kind, config, (&self.rss, &self.clients), (needs, snapshots))?;
         if let Some(watch) = &mut watch {
             watch.serve(runtime.handle(), L::NAME)?;
         }
@@ -328,6 +371,33 @@ impl<L: Load> Runs<'_, L> {
             ..about
         }))
     }
+}
+
+/// Begins a run, or a part of one: its lanes, the runtime that has them, and the number of their host.
+fn begin<L: Load>(
+    kind: &L,
+    config: L::Config,
+    (rss, clients): (&Arc<Rss>, &[ClientRange]),
+    (needs, snapshots): (Needs, Option<SyncSender<Snapshot>>),
+) -> anyhow::Result<(Lanes<L::Kind>, Looked, usize)> {
+    let course = kind.course();
+    let load = L::prepared(config, snapshots, course.part)?;
+    let run = Run {
+        name: L::NAME,
+        target: course.target,
+        rss,
+        clients,
+        tcp: needs.tcp,
+        frames: needs.frames,
+        io: course.near.io(L::TCP)?,
+        descriptors: needs.descriptors,
+        home: &course.home,
+    };
+    if !L::TCP {
+        course.home.warn_of_fields(rss, course.target);
+    }
+    let (runtime, host) = course.near.start(run, load.main(), |open| kind.fits(open))?;
+    Ok((load, runtime, host))
 }
 
 impl<L: Load> Measured for Runs<'_, L> {

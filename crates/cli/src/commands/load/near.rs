@@ -40,7 +40,7 @@ pub(super) struct Near {
     reassembly: Option<Limits>,
     /// Client addresses, the sources of the traffic: 10.11.2.16/28, 10.11.2.20-10.11.2.90 [default: our addresses].
     #[arg(long, value_delimiter = ',')]
-    clients: Vec<ClientRange>,
+    pub(super) clients: Vec<ClientRange>,
     /// Allow client addresses outside our networks: the target has a route to them.
     #[arg(long)]
     routed: bool,
@@ -48,7 +48,7 @@ pub(super) struct Near {
     side: Side,
     /// Seed of keys, flows and send times, for runs that repeat [default: random].
     #[arg(long)]
-    seed: Option<u64>,
+    pub(super) seed: Option<u64>,
     #[command(flatten)]
     pub(super) wait: WaitOption,
     #[command(flatten)]
@@ -115,7 +115,7 @@ impl Near {
         self.side.checked_workers(Some(&self.link))?;
         self.instruments.check(self.link.is_kernel())?;
         self.wait.check(&self.link, self.link.is_kernel())?;
-        ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
+        check_port(target)?;
         if self.link.is_kernel() {
             address::for_kernel(target)?;
             home.check(true, self.side.key.as_ref())?;
@@ -298,6 +298,12 @@ impl Near {
         builder.before_start(give_up_privileges);
         Ok((self.instruments.run(builder, name, (host, recorders))?, host))
     }
+}
+
+/// Refuses a target without a port.
+pub(super) fn check_port(target: SocketAddr) -> anyhow::Result<()> {
+    ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
+    Ok(())
 }
 
 /// Raises the limit of file descriptors as far as needed and allowed.

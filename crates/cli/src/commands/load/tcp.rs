@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::Snapshot;
 use flowlane_load::tcp::{Mode, TcpCounts};
-use flowlane_load::{ClientRange, Phase, TcpLoad, TcpLoadConfig, Threshold};
+use flowlane_load::{ClientRange, Part, Phase, TcpLoad, TcpLoadConfig, Threshold};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
 use super::near::Flows;
@@ -151,7 +151,7 @@ impl Load for Tcp {
         if self.mode.mode().is_half_open() {
             ensure!(self.rate.is_some(), "--mode {name} needs --rate");
             ensure!(
-                !self.course.near.is_kernel(),
+                !self.course.is_on_kernel(),
                 "--mode {name}: kernel sockets always complete the handshake; SYNs alone need a link of ours (--link)"
             );
         }
@@ -168,7 +168,7 @@ impl Load for Tcp {
         );
         if self.fast_open {
             ensure!(self.mode == ModeName::Connect, "--fast-open: only with --mode connect, not {name}");
-            if self.course.near.is_kernel() {
+            if self.course.is_on_kernel() {
                 fast_open::check_kernel(fast_open::End::Client)?;
             }
         }
@@ -206,6 +206,7 @@ impl Load for Tcp {
         let sources = if near.is_kernel() || mode == Mode::Connect && theirs.is_none() {
             near.addresses(rss, clients, target)?
         } else {
+            let flows = self.course.share(flows, rss.buckets.len());
             near.flows(rss, clients, &theirs, &Flows { target, protocol, flows, all, seed })?
         };
         Ok(TcpLoadConfig {
@@ -246,12 +247,25 @@ impl Load for Tcp {
         TcpLoadConfig { rate: None, connections: 1, phases, ..config }
     }
 
-    fn prepared(config: TcpLoadConfig, to: Option<SyncSender<Snapshot>>) -> anyhow::Result<TcpLoad> {
-        Ok(TcpLoad::new(TcpLoadConfig { snapshots: to, ..config })?)
+    fn prepared(
+        config: TcpLoadConfig,
+        to: Option<SyncSender<Snapshot>>,
+        part: Option<Part>,
+    ) -> anyhow::Result<TcpLoad> {
+        Ok(TcpLoad::part(TcpLoadConfig { snapshots: to, ..config }, part)?)
+    }
+
+    fn whole(&self, config: &TcpLoadConfig) -> anyhow::Result<Vec<Phase>> {
+        Ok(config.all_phases())
+    }
+
+    #[cfg(feature = "agents")]
+    fn patience(&self) -> Duration {
+        self.timeout
     }
 
     fn needs(&self, config: &TcpLoadConfig, clients: &[ClientRange]) -> anyhow::Result<Needs> {
-        let connections = config.connections;
+        let connections = self.course.share(config.connections, config.sources.lanes());
         Ok(Needs {
             tcp: self.limits(connections, clients),
             frames: self.frames(connections),

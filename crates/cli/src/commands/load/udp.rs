@@ -13,7 +13,7 @@ use clap::Args;
 use flowlane::impair::{Cycle, Edges, Slots};
 use flowlane::{Endpoint, OpenLink, Protocol, Rss, TcpConfig, UdpFields};
 use flowlane_load::report::Snapshot;
-use flowlane_load::{ClientRange, LoadConfig, Pace, PayloadSizes, Phase, Sources, udp};
+use flowlane_load::{ClientRange, LoadConfig, Pace, Part, PayloadSizes, Phase, Sources, udp};
 
 use super::course::{Course, Load, Needs, Words};
 use super::near::{Flows, fits};
@@ -116,12 +116,12 @@ impl Load for Udp {
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
         ensure!((1..=65_536).contains(&self.burst), "--burst {}: from 1 to 65536", self.burst);
-        let most = if self.course.near.is_kernel() { 100_000 } else { 10_000_000 };
+        let most = if self.course.is_on_kernel() { 100_000 } else { 10_000_000 };
         let flows = self.flows();
         ensure!((1..=most).contains(&flows), "--flows {flows}: from 1 to {}", show_count(most));
         let window = self.window.unwrap_or(1);
         ensure!((1..=65_536).contains(&window), "--window {window}: from 1 to 65536");
-        if self.course.near.is_kernel() {
+        if self.course.is_on_kernel() {
             self.course.home.check_fields(self.udp_4tuple)?;
         }
         Ok(())
@@ -139,6 +139,7 @@ impl Load for Udp {
             near.addresses(rss, clients, target)?
         } else {
             let theirs = self.course.aim.theirs(fields(self.target_udp_4tuple))?;
+            let flows = self.course.share(flows, rss.buckets.len());
             let wanted = Flows { target, protocol: Protocol::UDP, flows, all: false, seed };
             near.flows(rss, clients, &theirs, &wanted)?
         };
@@ -179,12 +180,26 @@ impl Load for Udp {
         LoadConfig { pace: Pace::Window(1), phases, ..config }
     }
 
-    fn prepared(config: LoadConfig, to: Option<SyncSender<Snapshot>>) -> anyhow::Result<udp::Load> {
-        Ok(udp::Load::new(LoadConfig { snapshots: to, ..config })?)
+    fn prepared(
+        config: LoadConfig,
+        to: Option<SyncSender<Snapshot>>,
+        part: Option<Part>,
+    ) -> anyhow::Result<udp::Load> {
+        Ok(udp::Load::part(LoadConfig { snapshots: to, ..config }, part)?)
     }
 
-    fn needs(&self, _: &LoadConfig, _: &[ClientRange]) -> anyhow::Result<Needs> {
-        let descriptors = usize::try_from(self.flows()).context("--flows")?;
+    #[cfg(feature = "agents")]
+    fn patience(&self) -> Duration {
+        self.timeout
+    }
+
+    #[cfg(feature = "agents")]
+    fn told(&self) -> Vec<String> {
+        self.flows.is_none().then(|| format!("--flows={}", self.flows())).into_iter().collect()
+    }
+
+    fn needs(&self, config: &LoadConfig, _: &[ClientRange]) -> anyhow::Result<Needs> {
+        let descriptors = self.course.share(config.flows, config.sources.lanes());
         Ok(Needs { tcp: TcpConfig::default(), frames: None, descriptors })
     }
 

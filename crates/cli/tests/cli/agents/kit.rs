@@ -57,10 +57,15 @@ impl Nats {
         Program::ready(command, &format!("agent {name} of group lab"))
     }
 
-    /// A load that agents make.
+    /// A load of requests that agents make.
     pub(super) fn load(&self, arguments: &[&str]) -> Command {
+        self.load_of("http", arguments)
+    }
+
+    /// A load of any kind that agents make.
+    pub(super) fn load_of(&self, load: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
-        command.args(["load", "http", "--nats", &self.url()]).args(arguments);
+        command.args(["load", load, "--nats", &self.url()]).args(arguments);
         command
     }
 }

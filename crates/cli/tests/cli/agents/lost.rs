@@ -80,6 +80,16 @@ fn the_others_go_on_without_a_paused_agent_if_that_is_wanted() {
 }
 
 #[test]
+fn the_others_take_the_rate_of_a_killed_agent_if_that_is_wanted() {
+    let Some(run) = Run::begun("6s", &["--agent-loss", "share", "--agent-timeout", "1s"]) else { return };
+    run.agents[1].signal(Signal::KILL);
+    let (code, report, said) = run.ended();
+    assert!(matches!(code, Some(0 | 3)) && said.contains("the others take its 50.0 %"), "{said}");
+    let sent = report["agents"][0]["sent"].as_u64().unwrap();
+    assert!((850..1200).contains(&sent), "{sent}: its half, 600, and that of the other since it was missed");
+}
+
+#[test]
 fn a_server_that_is_started_anew_costs_nothing() {
     let Some(mut run) = Run::begun("6s", &["--agent-timeout", "20s"]) else { return };
     run.nats.program.signal(Signal::KILL);

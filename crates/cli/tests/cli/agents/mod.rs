@@ -1,8 +1,11 @@
 //! `flowlane load agent` and `--agents`: many generators as one, over a NATS server.
 
+mod kinds;
 mod kit;
 mod login;
 mod lost;
+mod scenario;
+mod services;
 
 use std::sync::atomic::Ordering;
 

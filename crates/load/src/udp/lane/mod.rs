@@ -114,7 +114,7 @@ impl Lane {
             window: Window::new(window),
             counts: Counts::default(),
             // Replaced when the start time is known.
-            recorder: Recorder::new(bucket, 0, flows, Span::all(clock())),
+            recorder: Recorder::new(common.turns.number(bucket), 0, flows, Span::all(clock())),
             measured: 0,
             next_tick: 0,
             complaint: None,
@@ -155,7 +155,8 @@ impl Lane {
     fn record_from(&mut self, start: u64) {
         let measured = timeline::measured(&self.common.config.phases, start);
         self.measured = measured.start;
-        let recorder = Recorder::new(self.bucket, 0, self.flows.len() as u64, Span::new(start, measured));
+        let (number, flows) = (self.common.turns.number(self.bucket), self.flows.len() as u64);
+        let recorder = Recorder::new(number, 0, flows, Span::new(start, measured));
         self.recorder = match &self.common.config.snapshots {
             Some(to) => recorder.reporting_to(to.clone()),
             None => recorder,
@@ -333,15 +334,16 @@ impl Lane {
         Ok(())
     }
 
-    /// Slow work, at every tick.
+    /// Slow work, at every tick; whether it was one.
     #[inline]
-    fn tick(&mut self, now: u64) {
+    fn tick(&mut self, now: u64) -> bool {
         if now < self.next_tick {
-            return;
+            return false;
         }
         self.next_tick = now + TICK;
         self.publish(now);
         self.window.give_up_before(now.saturating_sub(self.common.config.timeout.as_nanos() as u64));
+        true
     }
 
     fn publish(&mut self, now: u64) {

@@ -1,7 +1,6 @@
 //! When datagrams are sent: by a schedule (open loop), or by a window (closed loop).
 
 use flowlane::impair::{Slots, common_clock};
-use flowlane_stack::rng::Rng;
 
 use super::Lane;
 use crate::run::moments::Moments;
@@ -48,7 +47,9 @@ impl Lane {
         loop {
             self.receive_now()?;
             let now = clock();
-            self.tick(now);
+            if self.tick(now) {
+                schedule.raise(self.common.gate.raised());
+            }
             if now >= end + GRACE || self.common.stopped() {
                 return Ok(self.give_up_schedule(schedule, now.min(end), now));
             }
@@ -68,10 +69,9 @@ impl Lane {
 
     /// This lane's schedule; lanes are staggered so that they do not send at the same time.
     fn schedule(&self, start: u64, rate: u64, poisson: bool) -> Moments {
-        let (all, nth) = (self.common.gate.active as f64, self.common.place(self.bucket) as f64);
-        let rng = poisson.then(|| Rng::new(self.common.config.seed ^ u64::from(self.bucket) << 48));
-        let rate = rate as f64 / f64::from(self.common.config.burst);
-        Moments::new(&self.common.config.phases, start, rate, 1.0 / all, nth / all, rng)
+        let config = &self.common.config;
+        let (rate, seed) = (rate as f64 / f64::from(config.burst), poisson.then_some(config.seed));
+        self.common.turns.moments(self.bucket, &config.phases, (start, rate), seed)
     }
 
     /// Sends what is due, at most a batch.

@@ -147,10 +147,10 @@ fn open(common: &Common, bucket: u16) -> Result<(Vec<UdpSocket>, Vec<Endpoint>),
         }
         Sources::Addresses { clients, .. } => clients,
     };
-    let before: usize = common.flows[..usize::from(bucket)].iter().sum();
+    let before = common.turns.before_here(bucket);
     let (mut sockets, mut flows) = (Vec::new(), Vec::new());
-    for nth in before..before + common.flows[usize::from(bucket)] {
-        let (local_ip, remote) = (address(clients, nth as u128), Some(common.config.target));
+    for nth in before..before + common.turns.of(bucket) {
+        let (local_ip, remote) = (address(clients, u128::from(nth)), Some(common.config.target));
         let from = || local_ip.map_or(String::new(), |ip| format!(" from {ip}"));
         let socket = bind(Bind { local_ip, remote, ..Bind::default() })
             .map_err(|e| format!("a socket{} to {}: {e}", from(), zone::show(common.config.target.into())))?;

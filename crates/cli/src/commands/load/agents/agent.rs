@@ -13,6 +13,7 @@ use super::errand::Errand;
 use super::only::Only;
 use super::{Nats, closed};
 use crate::commands::load::Load;
+use crate::commands::load::course::part;
 use crate::interrupt::Interrupt;
 use crate::say::say;
 use crate::{steering, units};
@@ -97,7 +98,7 @@ impl Agent {
         say!(
             "flowlane: agent {name} of group {} at {}; ^C ends it",
             self.group,
-            without_password(&self.nats.nats)
+            without_password(self.nats.url())
         );
         let only = Arc::new(self.only.clone());
         let mut was_connected = true;
@@ -125,11 +126,15 @@ impl Agent {
     /// Makes a part of a run, in a thread of its own: what goes wrong there does not end the agent.
     fn make(&self, errand: &Errand, work: Work) {
         say!("flowlane: a run of load {} is asked for: {}", work.load, work.options.join(" "));
-        let (own, of) = (self.own.clone(), errand.clone());
+        let own_clients = closed::is_own(&work.load, &self.own, "clients");
+        let (own, of) = (self.own.clone(), errand.clone().with_own_clients(own_clients));
         let made = std::thread::Builder::new()
             .name("flowlane-errand".into())
-            .spawn(move || match closed::admit(&work.load, &work.options, &own)? {
-                Load::Http(mut http) => http.make_part(of),
+            .spawn(move || match closed::admit(&work.load, &work.options, &own, work.scenario.is_some())? {
+                Load::Http(mut http) => http.make_part(of, work.scenario),
+                Load::Tcp(tcp) => part::make(*tcp, of),
+                Load::Udp(udp) => part::make(*udp, of),
+                Load::Memcached(memcached) => part::make(*memcached, of),
                 _ => Err(anyhow!("makes no load {}", work.load)),
             })
             .map_err(|e| anyhow!("no thread: {e}"))

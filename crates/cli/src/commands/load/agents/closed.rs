@@ -12,55 +12,120 @@ use super::super::Load;
 use crate::guesses;
 
 /// Loads that agents make, and the options that are sent for each.
-const SENT: &[(&str, &[&str])] = &[(
-    "http",
-    &[
-        "urls",
-        "connections",
-        "burst",
-        "rate",
-        "poisson",
-        "ramp",
-        "warm_up",
-        "duration",
-        "waiting",
-        "timeout",
-        "request_timeout",
-        "requests",
-        "requests_per_connection",
-        "no_keepalive",
-        "fast_open",
-        "connections_in_all",
-        "think",
-        "method",
-        "header",
-        "cookies",
-        "body",
-        "body_size",
-        "expect_status",
-        "expect_length",
-        "expect_sha256",
-        "expect_contains",
-        "max_body",
-        "pipeline",
-        "http2",
-        "follow",
-        "read_rate",
-        "write_rate",
-        "half_open",
-        "connect_to",
-        "resolve",
-        "insecure",
-        "tls_min",
-        "tls_max",
-        "exact",
-        "slack",
-        "clients",
-        "routed",
-        "workers",
-        "seed",
-    ],
-)];
+const SENT: &[(&str, &[&str])] = &[
+    (
+        "http",
+        &[
+            "urls",
+            "connections",
+            "burst",
+            "rate",
+            "poisson",
+            "ramp",
+            "warm_up",
+            "duration",
+            "waiting",
+            "timeout",
+            "request_timeout",
+            "requests",
+            "requests_per_connection",
+            "no_keepalive",
+            "fast_open",
+            "connections_in_all",
+            "think",
+            "method",
+            "header",
+            "cookies",
+            "body",
+            "body_size",
+            "expect_status",
+            "expect_length",
+            "expect_sha256",
+            "expect_contains",
+            "max_body",
+            "pipeline",
+            "http2",
+            "follow",
+            "read_rate",
+            "write_rate",
+            "half_open",
+            "connect_to",
+            "resolve",
+            "insecure",
+            "tls_min",
+            "tls_max",
+            "exact",
+            "slack",
+            "clients",
+            "routed",
+            "workers",
+            "seed",
+        ],
+    ),
+    (
+        "tcp",
+        &[
+            "named",
+            "mode",
+            "connections",
+            "rate",
+            "poisson",
+            "size",
+            "total",
+            "opening",
+            "ramp",
+            "timeout",
+            "nagle",
+            "verify",
+            "reset",
+            "fast_open",
+            "warm_up",
+            "duration",
+            "clients",
+            "routed",
+            "workers",
+            "seed",
+        ],
+    ),
+    (
+        "udp",
+        &[
+            "named", "rate", "window", "poisson", "ramp", "size", "burst", "timeout", "flows", "discard",
+            "warm_up", "duration", "clients", "routed", "workers", "seed",
+        ],
+    ),
+    (
+        "memcached",
+        &[
+            "named",
+            "connections",
+            "depth",
+            "rate",
+            "poisson",
+            "by_lane",
+            "fill",
+            "ramp",
+            "timeout",
+            "workload",
+            "keys",
+            "key_size",
+            "value_size",
+            "key_prefix",
+            "popularity",
+            "update",
+            "ratio",
+            "multiget",
+            "protocol",
+            "verify",
+            "warm_up",
+            "duration",
+            "clients",
+            "routed",
+            "workers",
+            "seed",
+        ],
+    ),
+];
 
 /// Options that stay with whoever conducts the run.
 const OURS: &[&str] = &[
@@ -88,6 +153,9 @@ const OURS: &[&str] = &[
     "quiet",
     "color",
 ];
+
+/// The option that stands for a scenario whose text was sent.
+const SENT_SCENARIO: &str = "--scenario=(sent)";
 
 /// An option as it is sent: its name, and the arguments.
 type Given = (String, Vec<String>);
@@ -133,7 +201,8 @@ fn given_of(command: &Command, matches: &ArgMatches) -> Vec<Given> {
 }
 
 /// The arguments of this process that agents get. A seed is one of them, whether it was given or not: all have to choose alike.
-pub(super) fn to_send(load: &str, seed: u64) -> anyhow::Result<Vec<String>> {
+/// `told`: options that they are told as well.
+pub(super) fn to_send(load: &str, seed: u64, told: &[String]) -> anyhow::Result<Vec<String>> {
     let admitted = sent(load).with_context(|| format!("load {load}: not with --agents"))?;
     let mut words = Vec::new();
     for (id, of_option) in given(load, std::env::args_os().collect())? {
@@ -141,6 +210,8 @@ pub(super) fn to_send(load: &str, seed: u64) -> anyhow::Result<Vec<String>> {
             if id != "seed" {
                 words.extend(of_option);
             }
+        } else if id == "scenario" {
+            // Its text is sent.
         } else if !OURS.contains(&id.as_str()) {
             let option = id.replace('_', "-");
             bail!(
@@ -149,6 +220,7 @@ pub(super) fn to_send(load: &str, seed: u64) -> anyhow::Result<Vec<String>> {
         }
     }
     words.push(format!("--seed={seed}"));
+    words.extend(told.iter().cloned());
     Ok(words)
 }
 
@@ -160,15 +232,27 @@ fn line(load: &str, options: impl IntoIterator<Item = String>) -> Vec<std::ffi::
         .collect()
 }
 
-/// The load that options from the bus are, if an agent admits all of them. `own`: what the agent was given where it was started, which comes
+/// The load that options from the bus are, if an agent admits all of them. `with_scenario`: the text of a scenario came with them. `own`: what the agent was given where it was started, which comes
 /// first.
-pub(super) fn admit(load: &str, options: &[String], own: &[String]) -> anyhow::Result<Load> {
+pub(super) fn admit(
+    load: &str,
+    options: &[String],
+    own: &[String],
+    with_scenario: bool,
+) -> anyhow::Result<Load> {
+    // Its text is what was sent, and no file of this machine.
+    let scenario = with_scenario.then(|| SENT_SCENARIO.to_owned());
     let admitted = sent(load).with_context(|| format!("makes no load {load}"))?;
     // A help that was asked for is no error of clap's.
-    let asked = given(load, line(load, options.iter().cloned())).map_err(|e| in_one_line(&e))?;
+    let asked =
+        given(load, line(load, scenario.iter().chain(options).cloned())).map_err(|e| in_one_line(&e))?;
     let mine = own_options(load, own)?;
     let mut words = Vec::new();
     for (id, of_option) in asked {
+        if scenario.as_ref().is_some_and(|scenario| of_option == [scenario.as_str()]) {
+            words.extend(of_option);
+            continue;
+        }
         ensure!(admitted.contains(&id.as_str()), "does not take --{} from others", id.replace('_', "-"));
         if !mine.iter().any(|(own, _)| *own == id) {
             words.extend(of_option);
@@ -194,21 +278,34 @@ fn own_options(load: &str, own: &[String]) -> anyhow::Result<Vec<Given>> {
     };
     let line = line(load, [target.to_owned()].into_iter().chain(own.iter().cloned()));
     let given = given(load, line).map_err(|e| in_one_line(&e))?;
-    Ok(given.into_iter().filter(|(id, words)| words != &[target] && id != "urls").collect())
+    Ok(given.into_iter().filter(|(id, words)| words != &[target] && id != "urls" && id != "named").collect())
+}
+
+/// Whether an agent was given an option where it was started, for a load.
+pub(super) fn is_own(load: &str, own: &[String], id: &str) -> bool {
+    own_options(load, own).is_ok_and(|options| options.iter().any(|(own, _)| own == id))
 }
 
 /// Refuses what an agent is given that is no option of any load, or not for it to have.
 pub(super) fn check_own(own: &[String]) -> anyhow::Result<()> {
+    let (mut taken, mut first) = (false, None);
     for (load, _) in SENT {
-        for (id, _) in own_options(load, own)? {
-            ensure!(
-                !OURS.contains(&id.as_str()),
-                "--{}: not for an agent: whoever conducts the run has it",
-                id.replace('_', "-")
-            );
+        match own_options(load, own) {
+            Ok(options) => {
+                taken = true;
+                for (id, _) in options {
+                    ensure!(
+                        !OURS.contains(&id.as_str()),
+                        "--{}: not for an agent: whoever conducts the run has it",
+                        id.replace('_', "-")
+                    );
+                }
+            }
+            // It may be one of another load; what is asked of the agent is then that load alone.
+            Err(e) => _ = first.get_or_insert(e),
         }
     }
-    Ok(())
+    first.filter(|_| !taken).map_or(Ok(()), Err)
 }
 
 /// An error of clap's in one line.
@@ -228,7 +325,7 @@ mod tests {
     }
 
     fn refused(words: &[&str], own: &[&str], word: &str) {
-        let error = admit("http", &options(words), &options(own)).map(|_| ()).unwrap_err().to_string();
+        let error = admit("http", &options(words), &options(own), false).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(word) && error.lines().count() == 1, "{words:?}: {error}");
     }
 
@@ -259,8 +356,54 @@ mod tests {
             refused(&[words, &[url][..]].concat(), &[], option);
         }
         refused(&[], &[], "URL");
-        let other = admit("compare", &options(&["a.json"]), &[]).map(|_| ()).unwrap_err().to_string();
+        let other = admit("compare", &options(&["a.json"]), &[], false).map(|_| ()).unwrap_err().to_string();
         assert!(other.contains("no load compare"), "{other}");
+    }
+
+    /// The same of each other load: every option that is not sent is refused.
+    #[test]
+    fn what_is_not_sent_is_not_taken() {
+        let mut command = crate::command();
+        command.build();
+        for (load, sent) in SENT {
+            let of = command.find_subcommand("load").unwrap().find_subcommand(load).unwrap();
+            let mut refused = 0;
+            for option in of.get_arguments().filter(|a| !sent.contains(&a.get_id().as_str())) {
+                let Some(long) = option.get_long() else { continue };
+                let value = if option.get_action().takes_values() { "=1" } else { "" };
+                let target = if *load == "http" { "http://127.0.0.1:1/" } else { "127.0.0.1:1" };
+                let words = options(&[target, &format!("--{long}{value}")]);
+                assert!(admit(load, &words, &[], false).is_err(), "load {load} --{long}");
+                refused += 1;
+            }
+            assert!(refused > 20, "{load}: {refused}");
+        }
+    }
+
+    /// What only some loads have is an agent's own for these.
+    #[test]
+    fn an_option_of_one_load_is_for_that_load() {
+        let own = options(&["--workers=1", "--udp-4tuple"]);
+        assert!(check_own(&own).is_ok() && check_own(&options(&["--udp-5tuple"])).is_err());
+        let to = options(&["127.0.0.1:1"]);
+        assert!(admit("udp", &to, &own, false).is_ok());
+        let error = admit("tcp", &to, &own, false).map(drop).unwrap_err().to_string();
+        assert!(error.contains("--udp-4tuple"), "{error}");
+        assert!(is_own("udp", &own, "workers") && !is_own("udp", &own, "clients"));
+    }
+
+    /// A scenario is the text that was sent, and never a file.
+    #[test]
+    fn a_scenario_is_a_text() {
+        for words in [&[][..], &["--duration=3s"], &["http://127.0.0.1:1/"]] {
+            let load = format!("{:?}", admit("http", &options(words), &[], true).unwrap());
+            assert!(load.contains("(sent)"), "{load}");
+        }
+        for (load, words) in
+            [("http", &["--scenario=/etc/x"][..]), ("http", &["--save=/tmp/x"]), ("tcp", &["127.0.0.1:1"])]
+        {
+            assert!(admit(load, &options(words), &[], true).is_err(), "{load} {words:?}");
+        }
     }
 
     #[test]
@@ -275,14 +418,14 @@ mod tests {
         for word in ["--connections=7", "--header=A: b", "--header=C: d", "--exact", "http://127.0.0.1:1/"] {
             assert!(sent.iter().any(|s| s == word), "{word}: {sent:?}");
         }
-        assert!(admit("http", &sent, &[]).is_ok(), "{sent:?}");
+        assert!(admit("http", &sent, &[], false).is_ok(), "{sent:?}");
     }
 
     #[test]
     fn what_an_agent_was_given_comes_first() {
         let asked = options(&["http://127.0.0.1:1/", "--workers=5"]);
         let own = options(&["--workers", "2", "--link", "tap:x", "--addr", "10.0.0.2/24"]);
-        let load = format!("{:?}", admit("http", &asked, &own).unwrap());
+        let load = format!("{:?}", admit("http", &asked, &own, false).unwrap());
         assert!(load.contains("Tap") && !load.contains("Some(5)"), "{load}");
         assert!(check_own(&own).is_ok());
         for bad in [&["--save", "x"][..], &["--json"], &["--no-such"], &["http://other/"]] {

@@ -8,16 +8,20 @@ use anyhow::{Context, bail, ensure};
 use flowlane_agents::crew::{Crew, Kind, Member, Plan};
 use flowlane_agents::message::write;
 use flowlane_agents::nats::{Bus, Heard, without_password};
-use flowlane_agents::{Answer, Ask, Clock, Here, PROTOCOL, Summary, Work};
+use flowlane_agents::{Answer, Ask, Clock, Here, Loss, PROTOCOL, Summary, Work};
 use flowlane_load::report::agents::{Agent, join_all};
 use flowlane_load::report::model::Ended;
 use flowlane_load::report::usage::Generator;
 use flowlane_load::report::{About, HomePorts, LaneRecord, Run, Snapshot, Usage};
+use flowlane_load::run::outcome::Account;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::agent::secret;
 use super::{CrewOptions, closed};
 use crate::interrupt::Interrupt;
-use crate::output::Watch;
+use crate::output::{Outputs, Watch};
+use crate::say::say;
 
 /// How long all agents of a group are listened for, if no number is wanted.
 const ROLL_CALL: Duration = Duration::from_millis(1000);
@@ -33,10 +37,14 @@ const SPARE: Duration = Duration::from_secs(60);
 /// A load that agents are to make.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Job {
-    /// Its kind: `http`.
+    /// Its kind, as `http`.
     pub(in super::super) load: &'static str,
     /// The seed of its choices.
     pub(in super::super) seed: u64,
+    /// Options that agents are told besides those given.
+    pub(in super::super) told: Vec<String>,
+    /// The text of its scenario.
+    pub(in super::super) scenario: Option<String>,
     /// Pools, and the most requests of one.
     pub(in super::super) pools: usize,
     pub(in super::super) requests: usize,
@@ -67,15 +75,36 @@ struct Group<'a> {
 }
 
 impl CrewOptions {
+    /// Has agents make a run, and writes its report. `judge` completes what it says, when all is over.
+    pub(in super::super) fn make(
+        &self,
+        job: &Job,
+        outputs: &Outputs,
+        pools: &[String],
+        about: About,
+        judge: impl FnOnce(&Conducted, About) -> About,
+    ) -> anyhow::Result<()> {
+        ensure!(
+            self.loss() != Loss::Share || about.setup.open_loop,
+            "--agent-loss share: a closed loop has no rate that others could take; give --rate, or go-on"
+        );
+        let _made = outputs.check(pools)?;
+        let interrupt = Interrupt::listen()?;
+        let watch = outputs.watch(job.duration, pools)?;
+        let Some(conducted) = self.conduct(job, &interrupt, Some(watch))? else { return Ok(()) };
+        let about = judge(&conducted, About { thresholds: outputs.thresholds(), ..about });
+        outputs.write(&conducted.report(about), &interrupt)
+    }
+
     /// Has agents make a run.
-    pub(in super::super) fn conduct(
+    fn conduct(
         &self,
         job: &Job,
         interrupt: &Interrupt,
         watch: Option<(Watch, SyncSender<Snapshot>)>,
     ) -> anyhow::Result<Option<Conducted>> {
         let Some(wanted) = &self.agents else { return Ok(None) };
-        let options = closed::to_send(job.load, job.seed)?;
+        let options = closed::to_send(job.load, job.seed, &job.told)?;
         let bus = Bus::connect(&self.nats.server(), "flowlane load").context("--nats")?;
         let group = Group { options: self, bus: &bus, name: &wanted.group, number: wanted.number };
         let agents = group.call(interrupt)?;
@@ -84,21 +113,23 @@ impl CrewOptions {
             protocol: PROTOCOL,
             load: job.load.into(),
             options,
-            scenario: None,
-            patience_ms: self.agent_timeout.as_millis() as u64,
+            scenario: job.scenario.clone(),
+            patience_ms: self.timeout().as_millis() as u64,
         };
+        ensure!(work.fits(), "options and scenario are longer than agents take: 256 KiB together");
         let plan = Plan {
             run: secret()?,
             work,
-            patience: self.agent_timeout,
+            patience: self.timeout(),
             loss: self.loss(),
             pools: job.pools,
             phases: job.phases,
             requests: job.requests,
             longest: job.duration + job.answers * 2 + SPARE,
         };
+        let told = vec![false; agents.len()];
         let crew = Crew::new(plan, agents, Instant::now());
-        Conductor { group: &group, crew, clock: Clock::default(), watch, interrupted: false }
+        Conductor { group: &group, crew, clock: Clock::default(), watch, interrupted: false, told }
             .run(interrupt)
             .map(Some)
     }
@@ -107,7 +138,7 @@ impl CrewOptions {
 impl Group<'_> {
     /// Who is there: as many as are wanted, by name.
     fn call(&self, interrupt: &Interrupt) -> anyhow::Result<Vec<Here>> {
-        let patience = self.number.map_or(ROLL_CALL, |_| self.options.agent_wait);
+        let patience = self.number.map_or(ROLL_CALL, |_| self.options.wait());
         let until = Instant::now() + patience;
         let mut found: BTreeMap<String, Here> = BTreeMap::new();
         let (to, answers) = mpsc::channel();
@@ -133,7 +164,7 @@ impl Group<'_> {
     }
 
     fn choose(&self, found: Vec<Here>) -> anyhow::Result<Vec<Here>> {
-        let (group, server) = (self.name, without_password(&self.options.nats.nats));
+        let (group, server) = (self.name, without_password(self.options.nats.url()));
         ensure!(
             !found.is_empty(),
             "--agents {group}: no agent answers at {server}; start some: flowlane load agent --nats {server} --group {group}"
@@ -158,7 +189,7 @@ impl Group<'_> {
         free.sort_by(|a, b| (&a.name, &a.id).cmp(&(&b.name, &b.id)));
         match self.number {
             Some(number) if free.len() < number => {
-                let (count, wait) = (free.len(), self.options.agent_wait);
+                let (count, wait) = (free.len(), self.options.wait());
                 let free = if free.is_empty() { String::new() } else { format!(": {}", names(&free)) };
                 bail!(
                     "--agents {group}:{number}: {count} of {number} agents are free within {wait:?}{free}{busy}"
@@ -180,6 +211,8 @@ struct Conductor<'a> {
     clock: Clock,
     watch: Option<(Watch, SyncSender<Snapshot>)>,
     interrupted: bool,
+    /// The agents whose loss was said.
+    told: Vec<bool>,
 }
 
 /// A question that is on its way.
@@ -195,6 +228,7 @@ impl Conductor<'_> {
             self.hear(&answers);
             if Instant::now() >= next_look {
                 next_look = Instant::now() + EVERY;
+                self.tell();
                 if !self.look(begun) || interrupt.came() {
                     self.interrupted = true;
                     self.crew.stop("whoever conducts the run was told to end it", Instant::now());
@@ -226,6 +260,23 @@ impl Conductor<'_> {
         })
     }
 
+    /// Says who is lost while the others go on.
+    fn tell(&mut self) {
+        for (i, told) in self.told.iter_mut().enumerate().filter(|(_, told)| !**told) {
+            if let Some(fault) = self.crew.lost(i) {
+                let member = &self.crew.members[i];
+                let share = member.part.map_or(0.0, |(part, lanes)| lanes as f64 / part.of.max(1) as f64);
+                let how = match self.group.options.loss() {
+                    Loss::Share => "take",
+                    Loss::Fail | Loss::GoOn => "go on without",
+                };
+                let (name, share) = (member.name(), share * 100.0);
+                say!("flowlane: agent {name} {fault}: the others {how} its {share:.1} % of the load");
+                *told = true;
+            }
+        }
+    }
+
     /// Tells all agents that they are free, and waits a moment until they have heard it.
     fn farewell(&self) {
         let (to, answers) = mpsc::channel();
@@ -242,7 +293,7 @@ impl Conductor<'_> {
     /// Asks what is to be asked now.
     fn ask(&mut self, to: &Sender<Heard<Tag>>) -> anyhow::Result<()> {
         let options = self.group.options;
-        let patience = (options.agent_timeout / 3).min(Duration::from_secs(1));
+        let patience = (options.timeout() / 3).min(Duration::from_secs(1));
         for (i, kind, ask) in self.crew.asks(Instant::now(), &self.clock) {
             let Some(subject) = self.group.name.agent(&self.crew.members[i].here.id) else { continue };
             let question = write(&ask, &[]);
@@ -308,7 +359,27 @@ fn agent(member: &mut Member, all: usize) -> (Agent, Vec<LaneRecord>) {
     (agent, records)
 }
 
+/// Counts by name, as they travel.
+pub(in super::super) fn counts_of(counts: &impl Serialize) -> serde_json::Result<BTreeMap<String, u64>> {
+    serde_json::from_value(serde_json::to_value(counts)?)
+}
+
 impl Conducted {
+    /// Counts of all agents that gave results. What has another name than they have counts for nothing.
+    pub(in super::super) fn counts<C: Account + DeserializeOwned>(&self) -> C {
+        let mut sum = C::default();
+        for summary in &self.summaries {
+            let of = summary.counts.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
+            sum.add(&serde_json::from_value(serde_json::Value::Object(of)).unwrap_or_default());
+        }
+        sum
+    }
+
+    /// Whether it ended before its time.
+    pub(in super::super) fn is_cut_short(&self) -> bool {
+        self.interrupted || self.failed
+    }
+
     /// The report of the run; `about` has everything that is not known here.
     pub(in super::super) fn report(self, about: About) -> Run {
         let most =
@@ -347,7 +418,7 @@ impl Conducted {
                 (None, true) => Ended::Interrupted,
                 (None, false) => Ended::Done,
             },
-            failure,
+            failure: failure.or(about.failure),
             usage: self.summaries.iter().map(Summary::usage).fold(Usage::default(), |sum, usage| sum + usage),
             alignment: (!aligned.is_empty()).then(|| aligned.iter().sum::<f64>() / aligned.len() as f64),
             home_ports: (!ports.is_empty()).then(|| HomePorts {

@@ -25,7 +25,10 @@ pub(in super::super) struct Errand {
     pub(super) clock: Clock,
     pub(super) only: Arc<Vec<Only>>,
     pub(super) interrupt: Interrupt,
+    /// Whether client addresses are the agent's own, given where it was started.
+    own_clients: bool,
     begun: bool,
+    raised: Option<(u32, u32)>,
 }
 
 impl Errand {
@@ -36,7 +39,12 @@ impl Errand {
         only: Arc<Vec<Only>>,
         interrupt: Interrupt,
     ) -> Self {
-        Self { run, desk, clock, only, interrupt, begun: false }
+        Self { run, desk, clock, only, interrupt, own_clients: false, begun: false, raised: None }
+    }
+
+    /// With client addresses of the agent's own, or not.
+    pub(super) fn with_own_clients(self, own_clients: bool) -> Self {
+        Self { own_clients, ..self }
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -61,12 +69,16 @@ impl Errand {
         }
     }
 
-    /// The client addresses of a part.
+    /// The client addresses of a part, of those that all have together; those that the agent was started with are its own.
     pub(in super::super) fn clients(
+        &self,
         part: Part,
         clients: &[ClientRange],
         lanes: usize,
     ) -> anyhow::Result<Vec<ClientRange>> {
+        if self.own_clients {
+            return Ok(clients.to_vec());
+        }
         part.clients(clients, lanes)
             .context("no client address is left for this part: --clients has fewer than there are agents")
     }
@@ -81,7 +93,7 @@ impl Errand {
         Ok(())
     }
 
-    /// While the run is waited for: hands the figures on, and says when it begins; `false` if it is to stop. `standing`: connections that stand, of those
+    /// While the run is waited for: hands the figures on, says when it begins, and by what its rate is multiplied and divided when others are gone; `false` if it is to stop. `standing`: connections that stand, of those
     /// wanted; `ready`: whether all is ready for the start.
     pub(in super::super) fn tick(
         &mut self,
@@ -89,6 +101,7 @@ impl Errand {
         standing: impl FnOnce() -> (u64, u64),
         ready: bool,
         begin: impl FnOnce(Instant),
+        raise: impl FnOnce(u32, u32),
     ) -> bool {
         let mut desk = self.desk();
         let mut bytes = Vec::new();
@@ -105,8 +118,14 @@ impl Errand {
                 begun = true;
             }
         }
+        let raised = desk.raised(&self.run);
         drop(desk);
         self.begun = begun;
+        if let Some((of, left)) = raised.filter(|_| raised != self.raised) {
+            say!("flowlane: others are gone: has {of}/{left} of its rate");
+            raise(of, left);
+            self.raised = raised;
+        }
         match self.goes_on() {
             Ok(()) => true,
             Err(why) => {
@@ -116,9 +135,14 @@ impl Errand {
         }
     }
 
-    /// The run is over.
-    pub(in super::super) fn ended(&self, summary: Summary, records: &[LaneRecord]) {
+    /// The run is over. Returns what came of it, in words.
+    pub(in super::super) fn ended(&self, summary: Summary, records: &[LaneRecord]) -> String {
+        let [sent, answered, failed] = records.iter().fold([0; 3], |sum, record| {
+            let counts = record.counts();
+            [sum[0] + counts[0], sum[1] + counts[1], sum[2] + counts[2]]
+        });
         self.desk().ended(&self.run, summary.write(records));
+        format!("the run is over: {sent} sent, {answered} answered, {failed} failed")
     }
 }
 

@@ -21,9 +21,10 @@ use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use flowlane_agents::nats::Server;
 use flowlane_agents::{Group, Loss};
+use flowlane_load::scenario::Agents;
 
 pub(crate) use self::agent::Agent;
-pub(super) use self::conduct::Job;
+pub(super) use self::conduct::{Conducted, Job, counts_of};
 pub(super) use self::errand::{EVERY as PART_EVERY, Errand};
 use crate::units;
 
@@ -31,9 +32,9 @@ use crate::units;
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub(super) struct Nats {
-    /// NATS server: nats://HOST:PORT, or tls://HOST:PORT; several with commas between them.
-    #[arg(long, value_name = "URL", default_value = "nats://127.0.0.1:4222", help_heading = "Agents")]
-    nats: String,
+    /// NATS server: nats://HOST:PORT, or tls://HOST:PORT; several with commas between them [default: nats://127.0.0.1:4222].
+    #[arg(long, value_name = "URL", help_heading = "Agents")]
+    nats: Option<String>,
     /// Credentials for NATS: a file with a JWT and the seed of its key.
     #[arg(long, value_name = "FILE", conflicts_with = "nats_nkey", help_heading = "Agents")]
     nats_creds: Option<PathBuf>,
@@ -51,10 +52,17 @@ pub(super) struct Nats {
     nats_key: Option<PathBuf>,
 }
 
+/// Where the NATS server is, if nothing else is said.
+const NATS: &str = "nats://127.0.0.1:4222";
+
 impl Nats {
+    fn url(&self) -> &str {
+        self.nats.as_deref().unwrap_or(NATS)
+    }
+
     fn server(&self) -> Server {
         Server {
-            url: self.nats.clone(),
+            url: self.url().to_owned(),
             credentials: self.nats_creds.clone(),
             nkey: self.nats_nkey.clone(),
             authorities: self.nats_ca.clone(),
@@ -72,23 +80,19 @@ pub(super) struct CrewOptions {
     agents: Option<Wanted>,
     #[command(flatten)]
     nats: Nats,
-    /// How long to wait for N agents.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, requires = "agents", help_heading = "Agents")]
-    agent_wait: Duration,
-    /// After how long without a word an agent is lost; an agent that hears nothing for as long ends its part.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration, requires = "agents", help_heading = "Agents")]
-    agent_timeout: Duration,
-    /// What becomes of a run that loses an agent after its start.
-    #[arg(
-        long,
-        value_name = "WHAT",
-        value_enum,
-        default_value = "fail",
-        requires = "agents",
-        help_heading = "Agents"
-    )]
-    agent_loss: LossKind,
+    /// How long to wait for N agents [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "agents", help_heading = "Agents")]
+    agent_wait: Option<Duration>,
+    /// After how long without a word an agent is lost; an agent that hears nothing for as long ends its part [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "agents", help_heading = "Agents")]
+    agent_timeout: Option<Duration>,
+    /// What becomes of a run that loses an agent after its start [default: fail].
+    #[arg(long, value_name = "WHAT", value_enum, requires = "agents", help_heading = "Agents")]
+    agent_loss: Option<LossKind>,
 }
+
+/// How long agents are waited for, and after how long without a word one is lost, if nothing else is said.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LossKind {
@@ -96,6 +100,8 @@ enum LossKind {
     Fail,
     /// The others go on, and the report names the one that is missing.
     GoOn,
+    /// The same, and the others have its share of the rate from then on.
+    Share,
 }
 
 /// Which agents a run wants.
@@ -134,16 +140,44 @@ impl CrewOptions {
 
     /// Refuses what means nothing, and options that agents of this load do not take.
     pub(super) fn check(&self, load: &str) -> anyhow::Result<()> {
-        closed::to_send(load, 0)?;
+        closed::to_send(load, 0, &[])?;
         let second = Duration::from_secs(1);
-        ensure!((second..=600 * second).contains(&self.agent_timeout), "--agent-timeout: from 1s to 10m");
+        ensure!((second..=600 * second).contains(&self.timeout()), "--agent-timeout: from 1s to 10m");
         Ok(())
+    }
+
+    /// With what a scenario says, where the command line says nothing.
+    pub(super) fn or(&self, said: &Agents) -> anyhow::Result<Self> {
+        let wanted = || {
+            let number = said.number.map_or(String::new(), |number| format!(":{number}"));
+            format!("{}{number}", said.group).parse::<Wanted>().map_err(anyhow::Error::msg)
+        };
+        let loss = said.loss.as_deref().map(|loss| {
+            LossKind::from_str(loss, false)
+                .map_err(|_| anyhow::anyhow!("loss = \"{loss}\": fail, go-on or share"))
+        });
+        Ok(Self {
+            agents: Some(self.agents.clone().map_or_else(wanted, Ok)?),
+            nats: Nats { nats: self.nats.nats.clone().or_else(|| said.nats.clone()), ..self.nats.clone() },
+            agent_wait: self.agent_wait.or(said.wait),
+            agent_timeout: self.agent_timeout.or(said.timeout),
+            agent_loss: self.agent_loss.or(loss.transpose()?),
+        })
+    }
+
+    fn wait(&self) -> Duration {
+        self.agent_wait.unwrap_or(PATIENCE)
+    }
+
+    fn timeout(&self) -> Duration {
+        self.agent_timeout.unwrap_or(PATIENCE)
     }
 
     fn loss(&self) -> Loss {
         match self.agent_loss {
-            LossKind::Fail => Loss::Fail,
-            LossKind::GoOn => Loss::GoOn,
+            None | Some(LossKind::Fail) => Loss::Fail,
+            Some(LossKind::GoOn) => Loss::GoOn,
+            Some(LossKind::Share) => Loss::Share,
         }
     }
 }
@@ -151,6 +185,47 @@ impl CrewOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_line_comes_before_the_scenario() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            crew: CrewOptions,
+        }
+        let said = Agents {
+            group: "lab".into(),
+            number: Some(3),
+            nats: Some("nats://a:1".into()),
+            wait: Some(Duration::from_secs(9)),
+            timeout: None,
+            loss: Some("go-on".into()),
+        };
+        let crew = |words: &[&str], said: &Agents| Line::parse_from(words).crew.or(said);
+        let of_file = crew(&["x"], &said).unwrap();
+        let wanted = Wanted { group: "lab".parse().unwrap(), number: Some(3) };
+        assert_eq!(
+            (of_file.agents.as_ref(), of_file.nats.url(), of_file.loss()),
+            (Some(&wanted), "nats://a:1", Loss::GoOn)
+        );
+        assert_eq!((of_file.wait(), of_file.timeout()), (Duration::from_secs(9), PATIENCE));
+        let line =
+            ["x", "--agents", "other", "--nats", "nats://b:2", "--agent-loss", "fail", "--agent-wait", "1s"];
+        let of_line = crew(&line, &said).unwrap();
+        assert_eq!(
+            (of_line.nats.url(), of_line.loss(), of_line.wait()),
+            ("nats://b:2", Loss::Fail, Duration::from_secs(1))
+        );
+        assert_eq!(of_line.agents.unwrap().number, None);
+        for wrong in [
+            Agents { loss: Some("stop".into()), ..said.clone() },
+            Agents { group: "*".into(), ..said.clone() },
+            Agents { number: Some(0), ..said },
+        ] {
+            assert!(crew(&["x"], &wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn agents_are_a_group_and_a_number() {

@@ -65,6 +65,9 @@ pub(crate) struct Http {
     /// one.
     #[arg(long, value_name = "FILE", conflicts_with = "find_rate")]
     scenario: Option<PathBuf>,
+    /// Its text, once it was read; a file may be one that is read once.
+    #[arg(skip)]
+    text: Option<String>,
     #[command(flatten)]
     asked: PlanOptions,
     #[command(flatten)]
@@ -82,10 +85,11 @@ pub(crate) struct Http {
 
 impl Http {
     /// Runs the load.
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
+        self.text = self.scenario.as_deref().map(crate::description::read).transpose()?;
         #[cfg(feature = "agents")]
-        if self.crew.is_wanted() {
-            return self.run_by_agents();
+        if let Some(crew) = self.crew()? {
+            return self.run_by_agents(&crew);
         }
         let (mut plan, said) = self.plan()?;
         let rss = self.place.rss()?;
@@ -108,7 +112,7 @@ impl Http {
         if let Some(condition) = &self.find.find_rate {
             condition.check(&names).context("--find-rate")?;
             let mut rates =
-                Rates { load: self, plan: self.asked.of_a_search(plan), rss, interrupt: &interrupt };
+                Rates { load: &self, plan: self.asked.of_a_search(plan), rss, interrupt: &interrupt };
             let about = ("load http", targets(&rates.plan.pools[0]));
             return self.find.search(condition, about, &mut rates, &self.outputs, &interrupt);
         }
@@ -217,8 +221,13 @@ impl Http {
             return Ok((plan, Source::default()));
         };
         let in_file = || file.display().to_string();
-        let text = crate::description::read(file)?;
-        let scenario = Scenario::parse(&text).with_context(in_file)?;
+        let scenario = Scenario::parse(self.text.as_deref().unwrap_or_default()).with_context(in_file)?;
+        #[cfg(not(feature = "agents"))]
+        anyhow::ensure!(
+            scenario.agents.is_none(),
+            "{}: [agents]: this flowlane was built without agents",
+            in_file()
+        );
         let plan = scenario.plan(&self.urls, seed, file.parent().filter(|p| *p != Path::new("")));
         let mut plan = plan.with_context(in_file)?;
         if !self.place.clients.is_empty() {

@@ -2,52 +2,71 @@
 
 use std::time::Instant;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use flowlane_agents::Summary;
 use flowlane_load::http::{HttpLoad, HttpOptions};
 use flowlane_load::report::{About, Usage, live};
+use flowlane_load::scenario::Scenario;
 
-use super::super::agents::{Errand, Job, PART_EVERY};
+use super::super::agents::{CrewOptions, Errand, Job, PART_EVERY};
 use super::place::LinkKind;
 use super::{Http, goal};
-use crate::interrupt::Interrupt;
 use crate::{drops, steering};
 
 impl Http {
+    /// The agents that are to make the run: those of the command line, or of the scenario.
+    pub(super) fn crew(&self) -> anyhow::Result<Option<CrewOptions>> {
+        let (Some(file), Some(text)) = (&self.scenario, &self.text) else {
+            return Ok(self.crew.is_wanted().then(|| self.crew.clone()));
+        };
+        let in_file = || file.display().to_string();
+        let scenario = Scenario::parse(text).with_context(in_file)?;
+        let crew = match &scenario.agents {
+            Some(agents) => self.crew.or(agents).with_context(|| format!("{}: [agents]", in_file()))?,
+            None if self.crew.is_wanted() => self.crew.clone(),
+            None => return Ok(None),
+        };
+        scenario.check_sent().with_context(in_file)?;
+        Ok(Some(crew))
+    }
+
     /// Has agents make the run.
-    pub(super) fn run_by_agents(&self) -> anyhow::Result<()> {
-        self.crew.check("http")?;
+    pub(super) fn run_by_agents(&self, crew: &CrewOptions) -> anyhow::Result<()> {
+        crew.check("http")?;
         ensure!(self.find.find_rate.is_none(), "--find-rate: not with --agents");
-        ensure!(self.scenario.is_none(), "--scenario: not with --agents");
         let (plan, said) = self.plan()?;
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();
-        let _made = self.outputs.check(&names)?;
-        let interrupt = Interrupt::listen()?;
-        let about = self.about(&plan, said);
-        let watch = self.outputs.watch(plan.duration(), &names)?;
         let job = Job {
             load: "http",
             seed: plan.seed,
+            told: Vec::new(),
+            scenario: self.text.clone(),
             pools: plan.pools.len(),
             requests: plan.pools.iter().map(|p| p.requests.len()).max().unwrap_or(0),
             phases: plan.phases.len(),
             duration: plan.duration(),
             answers: plan.timeout + plan.waiting,
         };
-        let Some(conducted) = self.crew.conduct(&job, &interrupt, Some(watch))? else { return Ok(()) };
-        let run = conducted.report(About {
-            thresholds: self.outputs.thresholds(),
+        let about = About {
             slip_budget: self.asked.slip_budget,
             slack: self.asked.slack.unwrap_or_default(),
             failures_count: true,
             goal: goal(&plan),
-            ..about
-        });
-        self.outputs.write(&run, &interrupt)
+            ..self.about(&plan, said)
+        };
+        crew.make(&job, &self.outputs, &names, about, |_, about| about)
     }
 
     /// Makes a part of a run that others conduct; returns what came of it, in words.
-    pub(in super::super) fn make_part(&mut self, mut errand: Errand) -> anyhow::Result<String> {
+    pub(in super::super) fn make_part(
+        &mut self,
+        mut errand: Errand,
+        scenario: Option<String>,
+    ) -> anyhow::Result<String> {
+        self.text = scenario;
+        if let Some(text) = &self.text {
+            Scenario::parse(text)?.check_sent().context("scenario")?;
+        }
         let (mut plan, _) = self.plan()?;
         let rss = self.place.rss()?;
         self.place.keep_reachable(&mut plan);
@@ -57,7 +76,7 @@ impl Http {
         let lanes = rss.buckets.len();
         let part = errand.dealt(lanes)?;
         for pool in &mut plan.pools {
-            pool.clients = Errand::clients(part, &pool.clients, lanes)?;
+            pool.clients = errand.clients(part, &pool.clients, lanes)?;
         }
         self.place.check(&plan)?;
         let kernel = self.place.link == LinkKind::Kernel;
@@ -81,14 +100,12 @@ impl Http {
         let (runtime, host) = self.place.start(&plan, &rss, &load)?;
         let outcome = load.wait(PART_EVERY, || {
             let standing = || load.connecting().unwrap_or_default();
-            errand.tick(&from, standing, load.is_ready(), |moment| load.begin_at(moment))
+            let (begin, raise) = (|moment| load.begin_at(moment), |of, left| load.raise(of, left));
+            errand.tick(&from, standing, load.is_ready(), begin, raise)
         });
         let usage = Usage::now().since(before).within(begun.elapsed());
         let counted = runtime.stop();
-        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let summary = Summary {
-            elapsed_ns: nanos(outcome.elapsed),
-            measured_ns: nanos(outcome.measured),
             interrupted: outcome.interrupted,
             failure: outcome.failure,
             workers: self.place.workers(),
@@ -97,11 +114,6 @@ impl Http {
             home_ports: self.place.home.counted(&counted, host),
             ..Summary::default()
         };
-        let [sent, answered, failed] = outcome.records.iter().fold([0; 3], |sum, record| {
-            let counts = record.counts();
-            [sum[0] + counts[0], sum[1] + counts[1], sum[2] + counts[2]]
-        });
-        errand.ended(summary.using(usage), &outcome.records);
-        Ok(format!("the run is over: {sent} sent, {answered} answered, {failed} failed"))
+        Ok(errand.ended(summary.taking(outcome.elapsed, outcome.measured).using(usage), &outcome.records))
     }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::memcached::{self, MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, REQUESTS};
 use flowlane_load::report::Snapshot;
-use flowlane_load::{ClientRange, Phase};
+use flowlane_load::{ClientRange, Part, Phase};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
 use super::near::Flows;
@@ -115,7 +115,8 @@ impl Load for Memcached {
         let sources = if near.is_kernel() || theirs.is_none() {
             near.addresses(rss, clients, target)?
         } else {
-            let wanted = Flows { target, protocol: Protocol::TCP, flows: connections, all: true, seed };
+            let flows = self.course.share(connections, rss.buckets.len());
+            let wanted = Flows { target, protocol: Protocol::TCP, flows, all: true, seed };
             near.flows(rss, clients, &theirs, &wanted)?
         };
         Ok(MemcachedLoadConfig {
@@ -166,12 +167,19 @@ impl Load for Memcached {
     fn prepared(
         config: MemcachedLoadConfig,
         to: Option<SyncSender<Snapshot>>,
+        part: Option<Part>,
     ) -> anyhow::Result<MemcachedLoad> {
-        Ok(MemcachedLoad::new(MemcachedLoadConfig { snapshots: to, ..config })?)
+        Ok(MemcachedLoad::part(MemcachedLoadConfig { snapshots: to, ..config }, part)?)
+    }
+
+    #[cfg(feature = "agents")]
+    fn patience(&self) -> Duration {
+        self.timeout
     }
 
     fn needs(&self, config: &MemcachedLoadConfig, _: &[ClientRange]) -> anyhow::Result<Needs> {
-        let (connections, default) = (config.connections, TcpConfig::default());
+        let connections = self.course.share(config.connections, config.sources.lanes());
+        let default = TcpConfig::default();
         Ok(Needs {
             // A lane may hold all connections, if the hash puts them there.
             tcp: TcpConfig { max_connections: default.max_connections.max(connections), ..default },
