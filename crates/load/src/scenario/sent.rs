@@ -173,7 +173,7 @@ mod tests {
             ("step = [{ path = \"/\" }, { body-file = \"/etc/shadow\" }]", "body-file", 3),
             ("request = [{ events = true }]", "events", 3),
             ("request = [{ form = [\"a=@/etc/shadow\"] }]", "form", 3),
-            ("request = [{ grpc = { descriptors = \"/etc/shadow\" } }]", "grpc", 3),
+            ("request = [{ path = \"/a.B/C\", grpc = { descriptors = \"/etc/shadow\" } }]", "grpc", 3),
         ] {
             let error = with(pool).check_sent().unwrap_err();
             assert!(error.what.starts_with(&format!("{key}: not with agents")), "{pool}: {error}");
