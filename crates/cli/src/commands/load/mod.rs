@@ -56,6 +56,18 @@ impl Load {
             Self::Compare(compare) => compare.run(),
         }
     }
+
+    /// Makes a part of a run that others conduct; returns what came of it, in words.
+    #[cfg(feature = "agents")]
+    fn make_part(self, errand: agents::Errand, scenario: Option<String>) -> anyhow::Result<String> {
+        match self {
+            Self::Http(mut http) => http.make_part(errand, scenario),
+            Self::Tcp(tcp) => course::part::make(*tcp, errand),
+            Self::Udp(udp) => course::part::make(*udp, errand),
+            Self::Memcached(memcached) => course::part::make(*memcached, errand),
+            Self::Agent(_) | Self::Compare(_) => Err(anyhow::anyhow!("makes no such load")),
+        }
+    }
 }
 
 /// Share of frames that arrived on the worker of their bucket, 0 to 1; `None` for kernel sockets.

@@ -12,8 +12,6 @@ use flowlane_agents::{Answer, Ask, Clock, Desk, Group, Here, PROTOCOL, Work};
 use super::errand::Errand;
 use super::only::Only;
 use super::{Nats, closed};
-use crate::commands::load::Load;
-use crate::commands::load::course::part;
 use crate::interrupt::Interrupt;
 use crate::say::say;
 use crate::{steering, units};
@@ -130,12 +128,9 @@ impl Agent {
         let (own, of) = (self.own.clone(), errand.clone().with_own_clients(own_clients));
         let made = std::thread::Builder::new()
             .name("flowlane-errand".into())
-            .spawn(move || match closed::admit(&work.load, &work.options, &own, work.scenario.is_some())? {
-                Load::Http(mut http) => http.make_part(of, work.scenario),
-                Load::Tcp(tcp) => part::make(*tcp, of),
-                Load::Udp(udp) => part::make(*udp, of),
-                Load::Memcached(memcached) => part::make(*memcached, of),
-                _ => Err(anyhow!("makes no load {}", work.load)),
+            .spawn(move || {
+                let load = closed::admit(&work.load, &work.options, &own, work.scenario.is_some())?;
+                load.make_part(of, work.scenario)
             })
             .map_err(|e| anyhow!("no thread: {e}"))
             .and_then(|thread| thread.join().unwrap_or_else(|_| Err(anyhow!("the generator panicked"))));
