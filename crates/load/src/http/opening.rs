@@ -53,6 +53,11 @@ impl Engine {
         }
         pool.connections_left = pool.connections_left.saturating_sub(1);
         let conn = &mut self.conns[c as usize];
+        if wanted.is_none()
+            && let Some(client) = conn.extra.as_mut().and_then(|extra| extra.client.as_mut())
+        {
+            client.recorded = None;
+        }
         conn.state = State::Opening;
         conn.since = now;
         conn.served = 0;

@@ -12,6 +12,7 @@
 //! Times are nanoseconds on a monotonic clock, the same for all lanes of a run. **Latency counts from the intended send time**, slip is how
 //! much later than intended the generator sent, and service time counts from the actual send time: latency is slip plus service time.
 
+pub mod abort;
 pub mod agents;
 pub mod build;
 mod bytes;
@@ -26,6 +27,7 @@ mod late;
 pub mod live;
 pub mod model;
 mod parts;
+mod passed;
 pub mod periods;
 pub mod recorder;
 pub mod requests;
@@ -37,12 +39,14 @@ pub mod times;
 pub mod travel;
 pub mod usage;
 
+pub use abort::Abort;
 pub use build::{About, Goal, PoolAbout, join};
 pub use events::Events;
 pub use kinds::ErrorKind;
 pub use live::{Frame, Live};
-pub use model::{Counts, Figures, HomePorts, Part, Point, Run};
+pub use model::{Aborted, Counts, Figures, HomePorts, Part, Point, Run};
 pub use parts::PhaseSpan;
+pub use passed::{Passed, SnapshotsTo};
 pub use periods::Period;
 pub use recorder::{LaneRecord, Recorder, Sample, Snapshot, Span};
 pub use tally::Tally;

@@ -39,7 +39,7 @@ enum Metric {
 
 /// Which times.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Latency,
     Slip,
     Service,
@@ -116,6 +116,14 @@ const COUNTS: [&str; 20] = [
     "flows-cut",
     "steps-not-asked",
 ];
+/// Counts that are known at the end of a run only.
+const AT_END: [&str; 8] =
+    ["begun", "completed", "standing", "unfinished", "resent", "syn-data", "syn-data-resent", "unsent"];
+/// A condition on what has passed is judged from so many samples on, and so many must be beyond a percentile or a share.
+const SAMPLES: f64 = 100.0;
+const BEYOND: f64 = 5.0;
+/// A rate is judged from so many seconds on: of what was sent before, answers are still on their way.
+const RATES_FROM: f64 = 5.0;
 const KINDS: [(&str, Kind); 11] = [
     ("slip-", Kind::Slip),
     ("service-", Kind::Service),
@@ -310,13 +318,60 @@ impl Threshold {
         }
     }
 
+    /// The times that it is about, if it is about times.
+    pub(super) fn times(&self) -> Option<Kind> {
+        match self.metric {
+            Metric::Time { of, .. } => Some(of),
+            Metric::Count(_) | Metric::Rate(_) => None,
+        }
+    }
+
+    /// The part of a run that it is about.
+    fn part<'a>(&self, total: &'a Part, pools: &'a [Part]) -> Option<&'a Part> {
+        match &self.pool {
+            None => Some(total),
+            Some(name) => pools.iter().find(|p| p.name == *name),
+        }
+    }
+
+    /// Whether what has passed of a run that goes on breaks it: what was measured then. Unless the person is `sure` that it may be judged
+    /// now, it waits for enough samples.
+    ///
+    /// * What cannot become whole again, such as `errors > 10` or `max > 1s`, is broken at once.
+    /// * A percentile waits until 5 samples are beyond it, 100 at least: `p99` for 500. So does a share: `errors > 1%` for 500 tried.
+    /// * A rate waits for 5 s.
+    /// * What grows to the end, such as `200 < 1M`, and what is known at the end only, is not judged before.
+    pub(super) fn broken(&self, total: &Part, pools: &[Part], sure: bool) -> Option<String> {
+        let part = self.part(total, pools)?;
+        let upper = matches!(self.compare, Compare::Above | Compare::AtLeast);
+        let samples = |share: f64| if sure { 1.0 } else { (BEYOND / share.max(1e-9)).max(SAMPLES) };
+        let enough = match (&self.metric, self.limit) {
+            (Metric::Count(name), _) if AT_END.contains(&name.as_str()) => false,
+            (Metric::Count(_), Limit::Number(_)) | (Metric::Time { what: Time::Max, .. }, _) => upper,
+            (Metric::Count(_), Limit::Share(share)) if share <= 0.0 => upper,
+            (Metric::Count(name), Limit::Share(share)) => {
+                count(part, name).1 as f64 >= samples(share.min(1.0 - share))
+            }
+            (Metric::Time { of, what }, _) => {
+                let beyond = match what {
+                    Time::Percentile(p) => 1.0 - p / 100.0,
+                    Time::Mean | Time::Max => 1.0,
+                };
+                times(part, *of).is_some_and(|times| times.count() as f64 >= samples(beyond))
+            }
+            (Metric::Rate(_), _) => part.seconds >= if sure { f64::MIN_POSITIVE } else { RATES_FROM },
+        };
+        let measured = enough.then(|| self.of_part(part)).filter(|(failed, _)| *failed);
+        // A time that has no sample yet is not known to be long.
+        measured
+            .map(|(_, words)| words)
+            .filter(|_| self.times().is_none_or(|of| times(part, of).is_some_and(|t| !t.is_empty())))
+    }
+
     /// Evaluates the threshold for a run.
     #[must_use]
     pub fn verdict(&self, run: &Run) -> Verdict {
-        let part = match &self.pool {
-            None => Some(&run.total),
-            Some(name) => run.pools.iter().find(|p| p.name == *name),
-        };
+        let part = self.part(&run.total, &run.pools);
         let (failed, measured) = part.map_or((true, "no such pool".to_owned()), |part| self.of_part(part));
         Verdict { threshold: self.text.clone(), measured, failed }
     }

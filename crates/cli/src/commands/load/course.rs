@@ -9,14 +9,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::{OpenLink, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
-use flowlane_load::report::{About, PoolAbout, Run as Report, Snapshot, Usage};
+use flowlane_load::report::{About, PoolAbout, Run as Report, SnapshotsTo, Usage};
 use flowlane_load::run::lanes::{self, Lanes};
 use flowlane_load::{ClientRange, Phase, timeline};
 
@@ -130,7 +129,7 @@ pub(super) trait Load: Sized {
     /// What is said before a run begins.
     fn announce(&self) {}
     /// The run of a plan, which sends snapshots there.
-    fn prepared(config: Self::Config, to: Option<SyncSender<Snapshot>>) -> anyhow::Result<Lanes<Self::Kind>>;
+    fn prepared(config: Self::Config, to: Option<SnapshotsTo>) -> anyhow::Result<Lanes<Self::Kind>>;
     fn needs(&self, config: &Self::Config, clients: &[ClientRange]) -> anyhow::Result<Needs>;
     /// Refuses a link on which what is sent does not fit.
     fn fits(&self, open: OpenLink) -> OpenLink {
@@ -180,8 +179,7 @@ pub(super) trait Load: Sized {
         }
         let config = runs.config.clone();
         // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
-        let duration = timeline::duration(Self::prepared(config.clone(), None)?.phases());
-        let watch = course.outputs.watch(duration, &names)?;
+        let watch = course.outputs.watch(Self::prepared(config.clone(), None)?.phases(), &names)?;
         self.announce();
         let run = runs.measure(config, Some(watch))?;
         course.outputs.write(&run, &interrupt)
@@ -272,11 +270,7 @@ struct Runs<'a, L: Load> {
 
 impl<L: Load> Runs<'_, L> {
     /// Makes one run, which is watched or not.
-    fn measure(
-        &self,
-        config: L::Config,
-        watch: Option<(Watch, SyncSender<Snapshot>)>,
-    ) -> anyhow::Result<Report> {
+    fn measure(&self, config: L::Config, watch: Option<(Watch, SnapshotsTo)>) -> anyhow::Result<Report> {
         let (kind, course) = (self.load, self.load.course());
         let (mut watch, snapshots) = watch.unzip();
         let needs = kind.needs(&config, &self.clients)?;
@@ -307,9 +301,7 @@ impl<L: Load> Runs<'_, L> {
             }
             start.goes_on(watch.as_mut(), self.interrupt)
         });
-        if let Some(watch) = watch {
-            watch.end();
-        }
+        let aborted = watch.and_then(Watch::end);
         let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
         let Judgement { failure, failures_count } = kind.judge(&outcome.counts, outcome.interrupted);
@@ -325,6 +317,7 @@ impl<L: Load> Runs<'_, L> {
             drops: drops::by_reason(&counted, &[("load", host)]),
             failures_count,
             failure,
+            aborted,
             ..about
         }))
     }

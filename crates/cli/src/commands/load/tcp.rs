@@ -1,13 +1,12 @@
 //! `flowlane load tcp`: many connections that write, read, echo, exchange messages, or are opened and closed.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
-use flowlane_load::report::Snapshot;
+use flowlane_load::report::SnapshotsTo;
 use flowlane_load::tcp::{Mode, TcpCounts};
 use flowlane_load::{ClientRange, Phase, TcpLoad, TcpLoadConfig, Threshold};
 
@@ -246,7 +245,7 @@ impl Load for Tcp {
         TcpLoadConfig { rate: None, connections: 1, phases, ..config }
     }
 
-    fn prepared(config: TcpLoadConfig, to: Option<SyncSender<Snapshot>>) -> anyhow::Result<TcpLoad> {
+    fn prepared(config: TcpLoadConfig, to: Option<SnapshotsTo>) -> anyhow::Result<TcpLoad> {
         Ok(TcpLoad::new(TcpLoadConfig { snapshots: to, ..config })?)
     }
 

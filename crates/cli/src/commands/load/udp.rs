@@ -5,14 +5,13 @@
 //! flow is a connected socket, from a port chosen by where answers come if that is asked for.
 
 use std::str::FromStr;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::impair::{Cycle, Edges, Slots};
 use flowlane::{Endpoint, OpenLink, Protocol, Rss, TcpConfig, UdpFields};
-use flowlane_load::report::Snapshot;
+use flowlane_load::report::SnapshotsTo;
 use flowlane_load::{ClientRange, LoadConfig, Pace, PayloadSizes, Phase, Sources, udp};
 
 use super::course::{Course, Load, Needs, Words};
@@ -179,7 +178,7 @@ impl Load for Udp {
         LoadConfig { pace: Pace::Window(1), phases, ..config }
     }
 
-    fn prepared(config: LoadConfig, to: Option<SyncSender<Snapshot>>) -> anyhow::Result<udp::Load> {
+    fn prepared(config: LoadConfig, to: Option<SnapshotsTo>) -> anyhow::Result<udp::Load> {
         Ok(udp::Load::new(LoadConfig { snapshots: to, ..config })?)
     }
 

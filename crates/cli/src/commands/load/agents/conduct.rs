@@ -1,7 +1,7 @@
 //! Conducting a run that agents make: from who is there to their results.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail, ensure};
@@ -12,7 +12,7 @@ use flowlane_agents::{Answer, Ask, Clock, Here, PROTOCOL, Summary, Work};
 use flowlane_load::report::agents::{Agent, join_all};
 use flowlane_load::report::model::Ended;
 use flowlane_load::report::usage::Generator;
-use flowlane_load::report::{About, HomePorts, LaneRecord, Run, Snapshot, Usage};
+use flowlane_load::report::{About, HomePorts, LaneRecord, Run, SnapshotsTo, Usage};
 
 use super::agent::secret;
 use super::{CrewOptions, closed};
@@ -72,7 +72,7 @@ impl CrewOptions {
         &self,
         job: &Job,
         interrupt: &Interrupt,
-        watch: Option<(Watch, SyncSender<Snapshot>)>,
+        watch: Option<(Watch, SnapshotsTo)>,
     ) -> anyhow::Result<Option<Conducted>> {
         let Some(wanted) = &self.agents else { return Ok(None) };
         let options = closed::to_send(job.load, job.seed)?;
@@ -178,7 +178,7 @@ struct Conductor<'a> {
     group: &'a Group<'a>,
     crew: Crew,
     clock: Clock,
-    watch: Option<(Watch, SyncSender<Snapshot>)>,
+    watch: Option<(Watch, SnapshotsTo)>,
     interrupted: bool,
 }
 

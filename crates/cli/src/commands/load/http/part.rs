@@ -18,13 +18,17 @@ impl Http {
     pub(super) fn run_by_agents(&self) -> anyhow::Result<()> {
         self.crew.check("http")?;
         ensure!(self.find.find_rate.is_none(), "--find-rate: not with --agents");
+        ensure!(
+            !self.outputs.may_abort(),
+            "--abort: not with --agents; --fail alone judges the run at its end"
+        );
         ensure!(self.scenario.is_none(), "--scenario: not with --agents");
         let (plan, said) = self.plan()?;
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();
         let _made = self.outputs.check(&names)?;
         let interrupt = Interrupt::listen()?;
         let about = self.about(&plan, said);
-        let watch = self.outputs.watch(plan.duration(), &names)?;
+        let watch = self.outputs.watch(&plan.phases, &names)?;
         let job = Job {
             load: "http",
             seed: plan.seed,
@@ -72,7 +76,7 @@ impl Http {
             lanes,
             exact: self.asked.exact,
             slack: self.asked.slack.unwrap_or_default(),
-            snapshots: Some(snapshots),
+            snapshots: Some(snapshots.into()),
             log: None,
             part: Some(part),
         };

@@ -3,14 +3,13 @@
 mod mix;
 
 use std::net::SocketAddr;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::memcached::{self, MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, REQUESTS};
-use flowlane_load::report::Snapshot;
+use flowlane_load::report::SnapshotsTo;
 use flowlane_load::{ClientRange, Phase};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
@@ -163,10 +162,7 @@ impl Load for Memcached {
         }
     }
 
-    fn prepared(
-        config: MemcachedLoadConfig,
-        to: Option<SyncSender<Snapshot>>,
-    ) -> anyhow::Result<MemcachedLoad> {
+    fn prepared(config: MemcachedLoadConfig, to: Option<SnapshotsTo>) -> anyhow::Result<MemcachedLoad> {
         Ok(MemcachedLoad::new(MemcachedLoadConfig { snapshots: to, ..config })?)
     }
 
