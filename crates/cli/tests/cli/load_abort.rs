@@ -18,7 +18,7 @@ fn serve(line: &str, ready: &str) -> (Program, String) {
 
 fn load(line: &str, conditions: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
-    command.arg("load").args(line.split_whitespace()).args(["--no-pin", "--quiet"]).args(conditions);
+    command.arg("load").args(line.split_whitespace()).arg("--quiet").args(conditions);
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -73,8 +73,8 @@ fn http_ends_when_too_many_answers_are_wrong() {
 #[test]
 fn other_loads_end_when_a_condition_says_so() {
     for (serve_line, ready, line) in [
-        ("tcp-echo", "tcp echo", "tcp ADDRESS -c 4 --rate 400 --size 64"),
-        ("udp-echo", "udp echo", "udp ADDRESS --rate 400"),
+        ("tcp-echo", "tcp-echo on", "tcp ADDRESS -c 4 --rate 400 --size 64"),
+        ("udp-echo", "udp-echo on", "udp ADDRESS --rate 400"),
         ("memcached", "memcached on", "memcached ADDRESS -c 4 --rate 400 --keys 10 --fill"),
     ] {
         let (_server, address) = serve(serve_line, ready);

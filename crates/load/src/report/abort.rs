@@ -140,7 +140,7 @@ mod tests {
         assert!(early.at_seconds < 1.6, "{early:?}");
         let many = |ms: u64| Some(if ms > 2000 { 30_000_000 } else { 1 });
         let slow = aborted(&["errors > 0", "pool=other p99 > 20ms"], None, 4000, many).unwrap();
-        assert_eq!((slow.condition.as_str(), slow.measured.as_str()), ("pool=other p99 > 20ms", "30.02ms"));
+        assert_eq!((slow.condition.as_str(), slow.measured.as_str()), ("pool=other p99 > 20ms", "30.0 ms"));
         assert!((2.0..2.6).contains(&slow.at_seconds), "{slow:?}");
         assert_eq!(aborted(&["pool=one p99 > 20ms"], None, 4000, many), None);
     }

@@ -53,7 +53,7 @@ pub(super) fn read(input: impl Read, builder: &mut Builder) -> Result<(), String
     }
     let left: Vec<Key> = streams.all.keys().copied().collect();
     for key in left {
-        streams.end(&key);
+        streams.end(&key)?;
     }
     Ok(())
 }
@@ -217,7 +217,7 @@ impl Streams<'_> {
     fn take(&mut self, at: u64, key: Key, segment: &Segment<'_>) -> Result<(), String> {
         if segment.syn {
             // A new connection of the same ports; who answers is not asked.
-            self.end(&key);
+            self.end(&key)?;
             if !segment.ack {
                 self.open(key, segment.seq.wrapping_add(1));
             }
@@ -235,10 +235,7 @@ impl Streams<'_> {
             self.all.insert(key, stream);
             taken?;
         }
-        if segment.last {
-            self.end(&key);
-        }
-        Ok(())
+        if segment.last { self.end(&key) } else { Ok(()) }
     }
 
     /// Whether there was room for another stream.
@@ -260,11 +257,24 @@ impl Streams<'_> {
         true
     }
 
-    /// Forgets a stream.
-    fn end(&mut self, key: &Key) {
-        let Some(mut stream) = self.all.remove(key) else { return };
+    /// Forgets a stream, with what came of it before something that is missing.
+    fn end(&mut self, key: &Key) -> Result<(), String> {
+        let Some(mut stream) = self.all.remove(key) else { return Ok(()) };
+        while !stream.early.is_empty() && !matches!(stream.state, State::Other) {
+            self.pass_gap(&mut stream)?;
+        }
         self.cut(&mut stream);
         self.waiting -= stream.early_bytes;
+        Ok(())
+    }
+
+    /// What is missing before the early segments does not come any more.
+    fn pass_gap(&mut self, stream: &mut Stream) -> Result<(), String> {
+        self.lose(stream);
+        let next = stream.next;
+        let first = stream.early.iter().map(|early| early.seq).min_by_key(|seq| seq.wrapping_sub(next));
+        stream.next = first.unwrap_or(next);
+        self.catch_up(stream)
     }
 
     /// What was begun of a request is not followed by its end.
@@ -283,8 +293,7 @@ impl Streams<'_> {
         if matches!(stream.state, State::Other) || segment.length == 0 {
             return Ok(());
         }
-        let ahead = segment.seq.wrapping_sub(stream.next) as i32;
-        if ahead > 0 {
+        while segment.seq.wrapping_sub(stream.next) as i32 > 0 {
             let length = segment.data.len();
             let full = stream.early_bytes + length > MOST_EARLY
                 || stream.early.len() >= MOST_SEGMENTS
@@ -296,18 +305,11 @@ impl Streams<'_> {
                 stream.early.push(early);
                 return Ok(());
             }
-            // What is missing does not come any more.
-            self.lose(stream);
-            stream.next = stream
-                .early
-                .iter()
-                .map(|e| e.seq)
-                .min_by_key(|seq| seq.wrapping_sub(stream.next))
-                .unwrap_or(segment.seq);
-            self.catch_up(stream)?;
-            if segment.seq.wrapping_sub(stream.next) as i32 > 0 {
+            if stream.early.is_empty() {
                 self.lose(stream);
                 stream.next = segment.seq;
+            } else {
+                self.pass_gap(stream)?;
             }
         }
         self.deliver(stream, at, segment.seq, segment.data, segment.length)?;
@@ -453,4 +455,38 @@ fn whole(partial: &Partial, builder: &mut Builder) -> Result<Result<(), Reason>,
         partial.at,
         &Found { method, target, host: None, fields: &fields, body: Body::Bytes(&partial.body) },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Format, Wishes};
+    use super::*;
+
+    #[test]
+    fn segments_that_come_too_early_are_few_and_none_is_forgotten() {
+        let mut builder = Builder::new(Format::Capture, &Wishes::default());
+        let mut streams = Streams { all: HashMap::new(), waiting: 0, bodies: 0, builder: &mut builder };
+        let key = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1, 80);
+        let get = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+        let segment =
+            |seq, syn, data| Segment { seq, syn, ack: !syn, last: false, data, length: <[u8]>::len(data) };
+        streams.take(0, key, &segment(0, true, b"")).unwrap();
+        // The first byte never comes; none of the requests is next to another.
+        let mut seq = 2;
+        for n in 0..MOST_SEGMENTS as u32 * 3 {
+            streams.take(u64::from(n), key, &segment(seq, false, get)).unwrap();
+            seq += get.len() as u32 + 1;
+            assert!(streams.all[&key].early.len() <= MOST_SEGMENTS);
+        }
+        let large = vec![b'x'; MOST_EARLY / 4];
+        for _ in 0..20 {
+            streams.take(0, key, &segment(seq, false, &large)).unwrap();
+            seq += large.len() as u32 + 1;
+            assert!(streams.waiting <= MOST_EARLY && streams.waiting == streams.all[&key].early_bytes);
+        }
+        streams.end(&key).unwrap();
+        assert_eq!((streams.waiting, streams.bodies), (0, 0));
+        let recording = builder.finish(&Wishes::default()).unwrap();
+        assert_eq!(recording.requests(), MOST_SEGMENTS * 3);
+    }
 }

@@ -123,7 +123,10 @@ pub fn read(path: &Path, wishes: &Wishes) -> Result<Recording, String> {
 }
 
 /// The same from anything that can be read.
-pub(super) fn parse(input: impl Read, wishes: &Wishes) -> Result<Recording, String> {
+///
+/// # Errors
+/// Nothing in it can be replayed, in one line.
+pub fn parse(input: impl Read, wishes: &Wishes) -> Result<Recording, String> {
     let mut input = BufReader::with_capacity(1 << 18, input);
     let begin = input.fill_buf().map_err(|e| e.to_string())?;
     if begin.is_empty() {

@@ -144,10 +144,10 @@ impl Recording {
         &self.due
     }
 
-    /// How long the replay takes: to the last request, and a little more, so that it is sent.
+    /// How long the replay takes, to its last request.
     #[must_use]
     pub fn duration(&self) -> Duration {
-        Duration::from_nanos(self.due.last().copied().unwrap_or(0)) + Duration::from_millis(1)
+        Duration::from_nanos(self.due.last().copied().unwrap_or(0))
     }
 
     /// Its methods, by their numbers.

@@ -336,7 +336,7 @@ fn what_a_capture_does_not_have_is_counted() {
         (11, [&segment(9, 1, ACK, get)[..20], &[0x20, 0], &segment(9, 1, ACK, get)[22..]].concat()),
     ];
     let recording = read(&pcap(1, &packets), &Wishes::default()).unwrap();
-    assert_eq!(asked(&recording), [(0, "GET /whole".to_owned())]);
+    assert_eq!(asked(&recording), [(0, "GET /whole".to_owned()), (8, "GET /whole".to_owned())]);
     for (reason, count) in [
         (Reason::Truncated, 1),
         (Reason::Encrypted, 1),

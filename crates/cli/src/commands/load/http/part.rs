@@ -16,12 +16,12 @@ use crate::{drops, steering};
 impl Http {
     /// Has agents make the run.
     pub(super) fn run_by_agents(&self) -> anyhow::Result<()> {
-        self.crew.check("http")?;
-        ensure!(self.find.find_rate.is_none(), "--find-rate: not with --agents");
         ensure!(
             !self.outputs.may_abort(),
             "--abort: not with --agents; --fail alone judges the run at its end"
         );
+        self.crew.check("http")?;
+        ensure!(self.find.find_rate.is_none(), "--find-rate: not with --agents");
         ensure!(self.scenario.is_none(), "--scenario: not with --agents");
         let (plan, said) = self.plan()?;
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();

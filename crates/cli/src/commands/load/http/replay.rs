@@ -3,11 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{anyhow, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::Args;
 use flowlane_load::http::replay::{self, Format, Wishes};
 use flowlane_load::http::{Pace, Plan, Request};
 use flowlane_load::timeline;
+
+/// How long the last request waits for a connection at least.
+const LEAST: Duration = Duration::from_secs(1);
 
 /// Options of a replay.
 #[derive(Debug, Args)]
@@ -49,6 +52,11 @@ impl ReplayOptions {
     ) -> anyhow::Result<()> {
         let (Some(file), Some(pool)) = (&self.replay, plan.pools.first_mut()) else { return Ok(()) };
         let asked = pool.requests.first().cloned().unwrap_or_default();
+        let own =
+            |name: &str| ["connection", "content-length"].iter().any(|own| name.eq_ignore_ascii_case(own));
+        if let Some((name, _)) = asked.headers.iter().find(|(name, _)| own(name)) {
+            bail!("--header {name}: each request of a replay has its own");
+        }
         let before = warm_up.unwrap_or_default();
         let wishes = Wishes {
             format: self.replay_format,
@@ -62,10 +70,12 @@ impl ReplayOptions {
             replay::read(file, &wishes).map_err(|why| anyhow!("--replay {}: {why}", file.display()))?;
         let whole = recording.duration();
         ensure!(
-            before < whole,
+            before.is_zero() || before < whole,
             "--warm-up {before:?}: the replay is over after {whole:?}, so nothing would be measured"
         );
-        plan.phases = timeline::usual(None, warm_up, whole.saturating_sub(before));
+        // The run ends with the last answer. A last request that finds no connection free waits for one, as those before it do.
+        plan.phases =
+            timeline::usual(None, warm_up, (whole + plan.waiting.max(LEAST)).saturating_sub(before));
         let per_second = recording.requests() as f64 / whole.as_secs_f64().max(1.0);
         pool.pace = Pace::Rate { per_second, poisson: false };
         let of_method = |method: &String| Request {
