@@ -146,6 +146,12 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_judged_before_its_time() {
+        let late = aborted(&["errors > 0", "max > 1ms"], Some(3), 5000, |_| Some(SECOND)).unwrap();
+        assert!((3.0..3.6).contains(&late.at_seconds) && late.condition == "max > 1ms", "{late:?}");
+    }
+
+    #[test]
     fn the_warm_up_breaks_nothing() {
         let warm = |ms: u64| (ms >= 1000).then_some(1);
         assert_eq!(aborted(&["errors > 0", "max > 1ms", "rate < 1"], None, 8000, warm), None);
