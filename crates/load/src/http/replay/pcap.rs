@@ -125,10 +125,11 @@ impl<R: Read> Packets<R> {
         Ok(Some((at, link, 0..length as usize)))
     }
 
-    /// Reads `length` bytes into the buffer.
+    /// Reads `length` bytes into the buffer, which grows with what there is.
     fn fill(&mut self, length: usize) -> io::Result<()> {
-        self.buffer.resize(length, 0);
-        self.input.read_exact(&mut self.buffer)
+        self.buffer.clear();
+        let read = (&mut self.input).take(length as u64).read_to_end(&mut self.buffer)?;
+        if read < length { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
     /// The head of a section, behind its first four bytes, which are the same in either byte order.
