@@ -81,6 +81,8 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
             asked = slot.goes_on(step, due).await;
         }
         match asked {
+            // Another recorded request may be a better one.
+            Asked::Impossible if pool.pool.replay.is_some() => continue,
             Asked::Impossible => return,
             Asked::Handed => continue,
             Asked::Over | Asked::Step(_) => {}

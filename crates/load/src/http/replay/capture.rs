@@ -376,10 +376,7 @@ impl Streams<'_> {
             if reader.is_between_messages() {
                 stream.began = at;
             }
-            let (n, event) = match reader.next(&data[used..]) {
-                Ok(found) => found,
-                Err(_) => break Some(Reason::Malformed),
-            };
+            let Ok((n, event)) = reader.next(&data[used..]) else { break Some(Reason::Malformed) };
             used += n;
             match event {
                 None => break None,

@@ -373,7 +373,7 @@ impl Builder {
                 });
             }
             let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-            host = Some(rest[..at].as_bytes());
+            host = Some(&rest.as_bytes()[..at]);
             path = &rest[at..];
         }
         // A fragment is the browser's own.

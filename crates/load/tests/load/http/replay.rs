@@ -85,6 +85,20 @@ fn each_recorded_request_is_sent_once() {
     }
 }
 
+/// What HTTP/2 of hyper's cannot say fails alone.
+#[test]
+fn a_request_that_cannot_be_sent_ends_no_other() {
+    let line = |path: &str| format!("h [01/Mar/2026:12:00:00 +0000] \"GET {path} HTTP/1.1\" 200\n");
+    let log = ["/a", "/^<b>", "/c", "/<", "/d"].map(line).concat();
+    let recording =
+        Arc::new(replay::parse(log.as_bytes(), &Wishes { speed: 10.0, ..Wishes::default() }).unwrap());
+    let heard = Arc::new(Log::default());
+    let pool = Pool { version: Version::Http2 { streams: 1 }, ..replaying(&recording) };
+    let ran = run_on(1, plan(pool, ms(20_000)), &keeping(&heard, true, |_| says("hello")));
+    assert_eq!((ran.counts().answered, ran.errors("local")), (3, 2), "{:?}", ran.counts());
+    assert_eq!(heard.paths(), ["/x/a", "/x/c", "/x/d"]);
+}
+
 #[test]
 fn what_does_not_go_with_a_replay_is_refused() {
     let recording = recording(&Wishes::default());
