@@ -119,7 +119,8 @@ impl Watch {
         self.take();
         if let Some(aborted) = self.abort.as_ref().and_then(|abort| abort.look(&self.live)) {
             self.aborted = Some(aborted);
-            return self.leave();
+            self.interrupted();
+            return false;
         }
         if matches!(self.view, View::Nothing) {
             return true;
@@ -186,7 +187,7 @@ impl Watch {
         self.aborted
     }
 
-    /// Leaves the full-screen display, since the run is ended by a signal.
+    /// Leaves the full-screen display, since the run is ended by a signal or a condition.
     pub(crate) fn interrupted(&mut self) {
         if matches!(self.view, View::Display(_)) {
             self.view = View::Status;

@@ -156,9 +156,10 @@ impl Engine {
     /// A connection is opened for the recorded request that was taken, which others may follow before it stands.
     fn opens_for_recorded(&mut self, p: usize, c: u32) {
         let pool = &self.pools[p];
-        if pool.plan.pool.replay.is_some() {
-            let taken = pool.moments.as_ref().map(crate::run::moments::Moments::taken);
-            self.conns[c as usize].extra().client.get_or_insert_default().recorded = taken;
+        if let (Some(recording), Some(moments)) = (&pool.plan.pool.replay, &pool.moments) {
+            let (taken, conn) = (moments.taken(), &mut self.conns[c as usize]);
+            conn.asked.request = recording.method(usize::try_from(taken).unwrap_or(0));
+            conn.extra().client.get_or_insert_default().recorded = Some(taken);
         }
     }
 
