@@ -117,7 +117,7 @@ impl Watch {
     /// Updates the display; `false` if the user ends the run, or a condition does.
     pub(crate) fn tick(&mut self, elapsed: Duration) -> bool {
         self.take();
-        if let Some(aborted) = self.abort.as_ref().and_then(|abort| abort.look(&self.live)) {
+        if let Some(aborted) = self.abort.as_mut().and_then(|abort| abort.look(&self.live)) {
             self.aborted = Some(aborted);
             self.interrupted();
             return false;

@@ -20,7 +20,12 @@ pub struct Abort {
     after: Option<Duration>,
     phases: Vec<Phase>,
     pools: Vec<String>,
+    /// When they are looked at next.
+    next: Duration,
 }
+
+/// Between two looks: adding up the histograms of many lanes and pools takes milliseconds, and they are sent no more often.
+const EVERY: Duration = Duration::from_millis(200);
 
 impl Abort {
     /// Conditions for a run of these phases and pools. `after`: from when on they are judged, from the start of the run; `None`: each as soon
@@ -32,7 +37,7 @@ impl Abort {
         phases: &[Phase],
         pools: &[String],
     ) -> Self {
-        Self { conditions, after, phases: phases.to_vec(), pools: pools.to_vec() }
+        Self { conditions, after, phases: phases.to_vec(), pools: pools.to_vec(), next: Duration::ZERO }
     }
 
     /// The way for snapshots that have what is judged.
@@ -43,11 +48,15 @@ impl Abort {
 
     /// The first condition that is broken by what has passed, if one is.
     #[must_use]
-    pub fn look(&self, live: &Live) -> Option<Aborted> {
+    pub fn look(&mut self, live: &Live) -> Option<Aborted> {
         let elapsed = Duration::from_nanos(live.total().1);
         if elapsed < self.after.unwrap_or_default() {
             return None;
         }
+        if elapsed < self.next {
+            return None;
+        }
+        self.next = elapsed + EVERY;
         let seconds = timeline::measured_within(&self.phases, elapsed).as_secs_f64();
         let of = |name: &str, wanted: &dyn Fn(usize) -> bool| Part {
             name: name.to_owned(),
@@ -84,7 +93,7 @@ mod tests {
         let phases = timeline::usual(None, Some(Duration::from_secs(1)), Duration::from_secs(100));
         let conditions = conditions.iter().map(|text| text.parse().unwrap()).collect();
         let pools = ["one".to_owned(), "other".to_owned()];
-        let abort = Abort::new(conditions, after.map(Duration::from_secs), &phases, &pools);
+        let mut abort = Abort::new(conditions, after.map(Duration::from_secs), &phases, &pools);
         let (to, from) = live::channel();
         let mut recorders: Vec<Recorder> = (0..4u16)
             .map(|i| {

@@ -27,8 +27,7 @@ struct Entry {
 struct Request {
     method: String,
     url: String,
-    #[serde(default)]
-    headers: Vec<Pair>,
+    headers: Option<Vec<Pair>>,
     post_data: Option<PostData>,
     body_size: Option<f64>,
 }
@@ -36,8 +35,7 @@ struct Request {
 #[derive(Deserialize)]
 struct Pair {
     name: String,
-    #[serde(default)]
-    value: String,
+    value: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -133,9 +131,10 @@ fn take(entry: &Entry, builder: &mut Builder) -> Result<Result<(), Reason>, Stri
     let fields: Vec<(&str, &[u8])> = request
         .headers
         .iter()
+        .flatten()
         // HTTP/2 has its first line in fields, which Chrome exports with the others.
         .filter(|pair| !pair.name.starts_with(':'))
-        .map(|pair| (pair.name.as_str(), pair.value.as_bytes()))
+        .map(|pair| (pair.name.as_str(), pair.value.as_deref().unwrap_or_default().as_bytes()))
         .collect();
     let (method, target) = (request.method.as_str(), request.url.as_str());
     builder.add(at, &Found { method, target, host: None, fields: &fields, body: Body::Bytes(bytes) })
