@@ -57,7 +57,8 @@ fn http_ends_when_too_many_answers_are_wrong() {
         assert!(report["total"]["counts"]["failed"].as_u64().unwrap() >= 400, "{report}");
     }
     // What nothing breaks goes on to its end, and so does what is broken by few.
-    let line = format!("http http://{address}/size/10 -r 100 -c 4 -d 500ms --json --warm-up 100ms");
+    let line =
+        format!("http http://{address}/size/10 -r 100 -c 4 -d 500ms --json --warm-up 100ms --slip-budget 1h");
     for condition in ["errors > 1%", "max > 1h", "rate < 1", "200 < 5%"] {
         let output = load(&line, &["--fail", condition, "--abort"]);
         assert_eq!(
