@@ -12,9 +12,9 @@
 use std::borrow::Cow;
 use std::io::BufRead;
 
+use super::builder::{Body, Builder, Found};
 use super::date;
 use super::reason::Reason;
-use super::recording::{Body, Builder, Found};
 
 /// Longest line, bytes.
 const LONGEST: usize = 64 << 10;

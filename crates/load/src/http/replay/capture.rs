@@ -17,9 +17,9 @@ use std::net::IpAddr;
 
 use flowlane_http::h1::{Event, Limits, RequestReader};
 
+use super::builder::{Body, Builder, Found, LARGEST_BODY};
 use super::pcap::Packets;
 use super::reason::Reason;
-use super::recording::{Body, Builder, Found, LARGEST_BODY};
 
 /// Most streams at once.
 const MOST_STREAMS: usize = 1 << 20;

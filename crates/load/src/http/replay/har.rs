@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::builder::{Body, Builder, Found};
 use super::date;
 use super::reason::Reason;
-use super::recording::{Body, Builder, Found};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -12,6 +12,7 @@
 //! A recording is dealt to the connections of a run one request after the other, so that each request is sent by one lane alone.
 
 mod access;
+mod builder;
 mod capture;
 mod date;
 mod har;
@@ -30,7 +31,7 @@ pub use reason::{Reason, Skipped};
 pub use recording::Recording;
 pub(super) use recording::{Lines, MOST_TOGETHER};
 
-use recording::Builder;
+use builder::Builder;
 
 /// Largest HAR file: a text of one request may be as long as the file, and is in memory as a whole.
 const LARGEST_HAR: u64 = 1 << 30;
