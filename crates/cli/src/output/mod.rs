@@ -16,14 +16,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use flowlane::written;
-use flowlane_load::Threshold;
 use flowlane_load::find::{self, Found};
 use flowlane_load::report::model::{Counts, Ended};
-use flowlane_load::report::{Run, ci, files, html, text};
+use flowlane_load::report::{Abort, Run, ci, files, html, text};
+use flowlane_load::{Phase, Threshold};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
@@ -31,6 +32,7 @@ use crate::address;
 use crate::exit::{EndedBy, Missed, Slipped};
 use crate::interrupt::Interrupt;
 use crate::stdout;
+use crate::units;
 
 /// The signal of ^C.
 const SIGINT: u8 = 2;
@@ -41,6 +43,18 @@ pub(crate) struct Outputs {
     /// Fail the run (exit code 1) if this condition holds: 'p99 > 20ms', 'errors > 0.1%', 'pool=slow p99 > 2s'. May be repeated.
     #[arg(long, value_name = "CONDITION", help_heading = "Report")]
     fail: Vec<Threshold>,
+    /// End the run as soon as a condition of --fail holds for what has passed, from this time of the run on [default: each condition once
+    /// there are samples enough for it].
+    #[arg(
+        long,
+        value_name = "AFTER",
+        num_args = 0..=1,
+        require_equals = true,
+        value_parser = units::duration,
+        requires = "fail",
+        help_heading = "Report"
+    )]
+    abort: Option<Option<Duration>>,
     /// Print JSON instead of the table: the whole run, as --save writes it.
     #[arg(long, help_heading = "Report")]
     json: bool,
@@ -94,6 +108,18 @@ impl Outputs {
             }
         }
         Ok(made)
+    }
+
+    /// Whether a condition may end a run.
+    #[cfg(feature = "agents")]
+    pub(crate) fn may_abort(&self) -> bool {
+        self.abort.is_some()
+    }
+
+    /// The conditions that end a run of these phases and pools.
+    fn abort(&self, phases: &[Phase], pools: &[String]) -> Option<Abort> {
+        self.abort
+            .map(|after| Abort::new(self.fail.clone(), after, &flowlane_load::timeline::shown(phases), pools))
     }
 
     /// Whether nothing is printed during runs.

@@ -4,12 +4,13 @@
 //! shows them. Everything goes to standard error; standard output has the results only.
 
 use std::io::{IsTerminal, Write};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use flowlane::Handle;
 use flowlane::control::ListenError;
-use flowlane_load::report::{Frame, Live, Snapshot, live, text};
+use flowlane_load::report::{Abort, Aborted, Frame, Live, Snapshot, SnapshotsTo, live, text};
+use flowlane_load::{Phase, timeline};
 
 use ratatui::crossterm;
 
@@ -32,6 +33,9 @@ pub(crate) struct Watch {
     said: u64,
     web: Option<Web>,
     quiet: bool,
+    /// Conditions that end the run, and the one that has.
+    abort: Option<Abort>,
+    aborted: Option<Aborted>,
 }
 
 #[derive(Debug)]
@@ -44,13 +48,9 @@ enum View {
 }
 
 impl Outputs {
-    /// Starts the display of a run of this length, and opens the socket of its web page. Recorders send their snapshots to the channel
+    /// Starts the display of a run of these phases, and opens the socket of its web page. Recorders send their snapshots to the channel
     /// returned with it.
-    pub(crate) fn watch(
-        &self,
-        duration: Duration,
-        pools: &[String],
-    ) -> anyhow::Result<(Watch, SyncSender<Snapshot>)> {
+    pub(crate) fn watch(&self, phases: &[Phase], pools: &[String]) -> anyhow::Result<(Watch, SnapshotsTo)> {
         let web = self.web.map(Web::listen).transpose()?;
         let terminal = std::io::stderr().is_terminal() && !is_dumb();
         let view = if self.quiet {
@@ -72,16 +72,21 @@ impl Outputs {
         if web.is_some() {
             live.count_latencies();
         }
+        let abort = self.abort(phases, &pools);
+        let to = SnapshotsTo::from(to);
+        let to = abort.as_ref().map_or(to.clone(), |abort| abort.asks(to));
         Ok((
             Watch {
                 from,
                 live,
-                duration: duration.as_secs_f64(),
+                duration: timeline::duration(phases).as_secs_f64(),
                 pools,
                 view,
                 said: 0,
                 web,
                 quiet: self.quiet,
+                abort,
+                aborted: None,
             },
             to,
         ))
@@ -109,9 +114,14 @@ impl Watch {
         }
     }
 
-    /// Updates the display; `false` if the user ends the run.
+    /// Updates the display; `false` if the user ends the run, or a condition does.
     pub(crate) fn tick(&mut self, elapsed: Duration) -> bool {
         self.take();
+        if let Some(aborted) = self.abort.as_mut().and_then(|abort| abort.look(&self.live)) {
+            self.aborted = Some(aborted);
+            self.interrupted();
+            return false;
+        }
         if matches!(self.view, View::Nothing) {
             return true;
         }
@@ -169,14 +179,15 @@ impl Watch {
         true
     }
 
-    /// Ends the display and restores the terminal.
-    pub(crate) fn end(self) {
+    /// Ends the display and restores the terminal; the condition that has ended the run, if one has.
+    pub(crate) fn end(self) -> Option<Aborted> {
         if matches!(self.view, View::Status) {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
+        self.aborted
     }
 
-    /// Leaves the full-screen display, since the run is ended by a signal.
+    /// Leaves the full-screen display, since the run is ended by a signal or a condition.
     pub(crate) fn interrupted(&mut self) {
         if matches!(self.view, View::Display(_)) {
             self.view = View::Status;

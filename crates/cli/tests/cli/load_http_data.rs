@@ -387,6 +387,13 @@ fn what_stands_beside_the_options_of_others_works() {
     let dir = Scratch::new("load-http-peers");
     std::fs::write(dir.path("users.csv"), "name\nann\nbob\n").unwrap();
     std::fs::write(dir.path("body.txt"), "hello\n").unwrap();
+    let line = "127.0.0.1 - - [01/Mar/2026:12:00:00 +0100] \"GET /size/10 HTTP/1.1\" 200 10\n";
+    std::fs::write(dir.path("access.log"), line).unwrap();
+    let request = "{\"method\": \"GET\", \"url\": \"http://a.example/\"}";
+    let har = format!(
+        "{{\"log\": {{\"entries\": [{{\"startedDateTime\": \"2026-03-01T12:00:00Z\", \"request\": {request}}}]}}}}"
+    );
+    std::fs::write(dir.path("session.har"), har).unwrap();
     let port = free_port();
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
     command.args(["serve", "http", "--addr", "127.0.0.1/8", "--no-pin", "--port", &port.to_string()]);

@@ -3,9 +3,7 @@
 //! Connections are opened before the common start, so that the schedule does not begin with a thousand handshakes. Their times are in the
 //! report as well: they are kept here until there is a recorder.
 
-use std::sync::mpsc::SyncSender;
-
-use crate::report::{ErrorKind, LaneRecord, Recorder, Sample, Snapshot, Span};
+use crate::report::{ErrorKind, LaneRecord, Recorder, Sample, SnapshotsTo, Span};
 
 /// Most errors kept from before the start; further ones count as the last.
 const EARLY_ERRORS: usize = 1024;
@@ -49,7 +47,7 @@ impl Book {
     }
 
     /// Starts recording at the start of the run.
-    pub(super) fn begin(&mut self, recorder: Recorder, to: Option<SyncSender<Snapshot>>, span: &Span) {
+    pub(super) fn begin(&mut self, recorder: Recorder, to: Option<SnapshotsTo>, span: &Span) {
         let mut recorder = match to {
             Some(to) => recorder.reporting_to(to),
             None => recorder,

@@ -25,6 +25,8 @@ pub(super) struct Client {
     pub(super) step: u16,
     /// Whether a flow has begun and has not ended.
     pub(super) begun: bool,
+    /// The number of the recorded request that its connection is opened for.
+    pub(super) recorded: Option<u64>,
     /// When the next step is due.
     pub(super) due: u64,
     /// The request as it is filled in, and whether the one on its way is.

@@ -126,6 +126,7 @@ impl Engine {
                 Ok(()) => {
                     let Some(conn) = pool.vacant.pop() else { return u64::MAX };
                     self.take_moment(p);
+                    self.opens_for_recorded(p, conn);
                     self.open(conn, Some(moment));
                 }
                 Err(again) => {
@@ -149,6 +150,16 @@ impl Engine {
             let taken = moments.peek().unwrap_or(0);
             moments.advance();
             pool.gap = moments.peek().map_or(u64::MAX, |next| next - taken);
+        }
+    }
+
+    /// A connection is opened for the recorded request that was taken, which others may follow before it stands.
+    fn opens_for_recorded(&mut self, p: usize, c: u32) {
+        let pool = &self.pools[p];
+        if let (Some(recording), Some(moments)) = (&pool.plan.pool.replay, &pool.moments) {
+            let (taken, conn) = (moments.taken(), &mut self.conns[c as usize]);
+            conn.asked.request = recording.method(usize::try_from(taken).unwrap_or(0));
+            conn.extra().client.get_or_insert_default().recorded = Some(taken);
         }
     }
 

@@ -21,6 +21,7 @@ use super::pool::PoolPlan;
 use super::special;
 use super::stream::Stream;
 use crate::report::ErrorKind;
+use crate::run::moments::Moments;
 
 /// Parts of a second in which a slow reader or writer proceeds.
 pub(super) const PARTS: u64 = 20;
@@ -149,7 +150,7 @@ impl Engine {
         let early = if conn.served == 0 { conn.written } else { 0 };
         let request = match early {
             0 if plan.requests.is_one() => 0,
-            0 => choose(plan, conn, &mut self.rng),
+            0 => choose(plan, conn, pool.moments.as_ref(), &mut self.rng),
             _ => conn.asked.request,
         };
         conn.served += 1;
@@ -244,10 +245,13 @@ impl Engine {
     }
 }
 
-/// The request that is next: the step that a flow is at, or any by its weight.
-fn choose(plan: &PoolPlan, conn: &Conn, rng: &mut Rng) -> u16 {
+/// The request that is next: the step that a flow is at, that with the method of the recorded one, or any by its weight.
+fn choose(plan: &PoolPlan, conn: &Conn, moments: Option<&Moments>, rng: &mut Rng) -> u16 {
     if plan.pool.steps {
         return conn.extra.as_ref().and_then(|e| e.client.as_ref()).map_or(0, |client| client.step);
+    }
+    if let Some(recording) = &plan.pool.replay {
+        return recording.method(special::recorded(moments, conn));
     }
     plan.requests.pick(rng) as u16
 }

@@ -243,16 +243,16 @@ impl Shared {
         if inner.requests_left == 0 {
             return None;
         }
-        let (intended, gap) = match &mut inner.moments {
-            None => (clock(), 0),
+        let (intended, gap, recorded) = match &mut inner.moments {
+            None => (clock(), 0, 0),
             Some(moments) => {
                 let moment = moments.peek().filter(|m| *m < self.end)?;
                 moments.advance();
-                (moment, moments.peek().map_or(u64::MAX, |next| next - moment))
+                (moment, moments.peek().map_or(u64::MAX, |next| next - moment), moments.taken())
             }
         };
         inner.requests_left -= 1;
-        Some(Due { intended, gap, before: None })
+        Some(Due { intended, gap, recorded, before: None })
     }
 }
 

@@ -21,6 +21,8 @@
 //! What only some requests need is in `special`: placeholders (`filled`, `numbers`), content that is looked at (`client`), server-sent
 //! events (`events`), calls of gRPC (`grpc`); `flow` has requests that are steps.
 //!
+//! [`replay`] reads requests that were recorded, which then have their own times in the place of a rate's.
+//!
 //! Not supported: decoding of content.
 
 mod answer;
@@ -60,6 +62,7 @@ mod pool;
 mod prepared;
 pub mod proxy;
 mod ready;
+pub mod replay;
 pub mod run;
 mod special;
 mod stages;

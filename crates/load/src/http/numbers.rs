@@ -7,40 +7,38 @@ use flowlane_stack::rng::Rng;
 
 use super::plan::Pool;
 use crate::fill::{Data, Order};
+use crate::run::shares::Dealt;
 
 /// The numbers of one pool in one lane.
 #[derive(Debug, Clone)]
 pub(super) struct Numbers {
     /// Numbers given so far.
     given: u64,
-    /// The lane's connections: from which on, how many, of how many.
-    before: u64,
-    count: u64,
-    all: u64,
+    /// By the lane's connections.
+    dealt: Dealt,
 }
 
 impl Numbers {
     /// Those of the `count` connections behind the first `before` of a pool.
     pub(super) fn new(pool: &Pool, before: u64, count: u64) -> Self {
-        Self { given: 0, before, count, all: pool.connections as u64 }
+        Self { given: 0, dealt: Dealt { before, count, all: pool.connections as u64 } }
+    }
+
+    /// How they are dealt.
+    pub(super) fn dealt(&self) -> Dealt {
+        self.dealt
     }
 
     /// The next number.
     pub(super) fn next(&mut self) -> u64 {
-        let number = self.nth(self.given);
+        let number = self.dealt.nth(self.given);
         self.given += 1;
         number
     }
 
-    fn nth(&self, n: u64) -> u64 {
-        let count = self.count.max(1);
-        (n / count).saturating_mul(self.all) + self.before + n % count
-    }
-
     /// How many of this lane's numbers are below `limit`.
     pub(super) fn below(&self, limit: u64) -> u64 {
-        let all = self.all.max(1);
-        limit / all * self.count + (limit % all).saturating_sub(self.before).min(self.count)
+        self.dealt.below(limit)
     }
 
     /// The row of a number.
@@ -50,7 +48,7 @@ impl Numbers {
             Order::InOrder | Order::Once => number % rows,
             Order::Random => ((u128::from(rng.next_u64()) * u128::from(rows)) >> 64) as u64,
             // The given number's own place among the lane's rows, of which there is one for each connection at least.
-            Order::Share => self.nth(self.given.saturating_sub(1) % self.below(rows).max(1)),
+            Order::Share => self.dealt.nth(self.given.saturating_sub(1) % self.below(rows).max(1)),
         }
     }
 }

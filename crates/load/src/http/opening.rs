@@ -179,7 +179,12 @@ impl Engine {
         let conn = &self.conns[c as usize];
         pool.pacing.failed(now, now.saturating_sub(conn.since));
         if wanted {
-            // The request failed with the connection; it counts once.
+            // The request failed with the connection; it counts once. The next one on this connection is another.
+            if let Some(client) =
+                self.conns[c as usize].extra.as_mut().and_then(|extra| extra.client.as_mut())
+            {
+                client.recorded = None;
+            }
             let request = self.conns[c as usize].asked.request;
             pool.book.request_not_connected(request, intended, now, kind, why);
             self.flow_ends(c, true, steps::CUT);

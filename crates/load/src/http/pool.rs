@@ -13,6 +13,7 @@ use super::origins::{Finder, Origins};
 use super::pacing::Pacing;
 use super::plan::{Behaviour, Pace, Pool, Version};
 use super::prepared::Prepared;
+use super::replay::Lines;
 use super::way::Way;
 use crate::fill::Order;
 use crate::run::moments::Moments;
@@ -34,6 +35,8 @@ pub(super) struct PoolPlan {
     pub(super) requests: Weighted,
     /// Whether any request has placeholders, is a step, or is looked at for more than is checked: connections then keep a client.
     pub(super) has_clients: bool,
+    /// For each target, what recorded requests have besides what was recorded.
+    pub(super) lines: Vec<Lines>,
     /// How many names its steps capture, and which of them each request does.
     pub(super) names: usize,
     pub(super) slots: Vec<Vec<u16>>,
@@ -114,6 +117,7 @@ impl PoolState {
         let numbers = Numbers::new(pool, before, u64::from(count));
         let once = pool.data.as_ref().filter(|data| data.order == Order::Once);
         let rows = once.map_or(u64::MAX, |data| numbers.below(data.rows()));
+        let recorded = pool.replay.as_ref().map_or(u64::MAX, |r| numbers.below(r.requests() as u64));
         Self {
             routes: Routes::new(pool, lane, (usize::from(bucket), here)),
             origins: Origins::default(),
@@ -128,7 +132,7 @@ impl PoolState {
             gap: u64::MAX,
             kept_up: true,
             blocked: None,
-            requests_left: mine(pool.total_requests).unwrap_or(u64::MAX).min(rows),
+            requests_left: mine(pool.total_requests).unwrap_or(u64::MAX).min(rows).min(recorded),
             numbers,
             scratch: Vec::new(),
             connections_left: mine(pool.total_connections).unwrap_or(u64::MAX),
@@ -179,7 +183,9 @@ impl PoolState {
 
     /// Computes the schedule of its requests.
     pub(super) fn schedule(&mut self, phases: &[Phase], start: u64, rng: &mut Rng) {
-        if let Pace::Rate { per_second, poisson } = self.plan.pool.pace {
+        if let Some(recording) = &self.plan.pool.replay {
+            self.moments = Some(Moments::recorded(recording.due().clone(), self.numbers.dealt(), start));
+        } else if let Pace::Rate { per_second, poisson } = self.plan.pool.pace {
             let rng = poisson.then(|| Rng::new(rng.next_u64()));
             self.moments = Some(Moments::new(phases, start, per_second, self.part, self.offset, rng));
         }

@@ -9,11 +9,12 @@ use super::filled::{self, Filled, Names};
 use super::head::{head, proxy_of};
 use super::plan::{BadPlan, Body, Pool, Request};
 use super::proxy::Proxy;
+use super::replay::{Lines, MOST_TOGETHER, Recording};
 use super::url::Url;
 use crate::fill::Vars;
 
 /// Bodies up to this length, bytes, directly follow their head in memory, so that one write sends both.
-const TOGETHER: usize = 64 << 10;
+const TOGETHER: usize = MOST_TOGETHER;
 /// Length of the pattern that generated bodies repeat, bytes.
 const PATTERN: usize = 16 << 10;
 
@@ -75,7 +76,7 @@ impl Prepared {
     /// The request at this place of a pool to a URL, and what is special about it. With placeholders it has no bytes yet.
     fn at(pool: &Pool, names: &Names, url: &Url, place: usize) -> Result<Self, BadPlan> {
         let request = &pool.requests[place];
-        let plain = !pool.steps && request.is_plain();
+        let plain = !pool.steps && pool.replay.is_none() && request.is_plain();
         match Filled::of(pool, names, url, place)? {
             None => Ok(Self { plain: plain && request.method != "HEAD", ..Self::of(pool, url, request)? }),
             Some(filled) => Ok(Self {
@@ -110,6 +111,12 @@ impl Prepared {
         filled.write(vars, last, scratch, out);
         self.body.clone_from(&form.body);
         self.to_head = form.to_head;
+    }
+
+    /// Writes a request of a recording. `last`: with `Connection: close`.
+    pub(super) fn replay(&mut self, recording: &Recording, number: usize, lines: &Lines, last: bool) {
+        let out = if last { &mut self.last } else { &mut self.head };
+        self.body = recording.write(number, lines, last, out).map_or(Body::None, Body::Bytes);
     }
 
     /// The request for HTTP/2, in hyper's form.

@@ -9,19 +9,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use super::choice::Weighted;
 use super::engine::Engine;
 use super::filled::{Names, literal};
+use super::head::proxy_of;
 use super::origins::Finder;
 use super::plan::{BadPlan, Plan, Pool, Request, Target};
 use super::pool::PoolPlan;
 use super::prepared::prepare;
+use super::replay::Lines;
 use super::way::{Way, tls};
 use crate::report::requests::LogTo;
-use crate::report::{LaneRecord, Snapshot};
+use crate::report::{LaneRecord, SnapshotsTo};
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
 use crate::run::part::{Part, even};
 use crate::run::timeline;
@@ -45,7 +47,7 @@ pub(super) struct Common {
     /// Established connections of each lane, before the start.
     standing: Vec<AtomicU64>,
     pub(super) outcomes: Outcomes<LaneResult>,
-    snapshots: Option<SyncSender<Snapshot>>,
+    snapshots: Option<SnapshotsTo>,
     log: Option<LogTo>,
 }
 
@@ -84,7 +86,7 @@ impl Common {
         self.log.clone()
     }
 
-    pub(super) fn snapshots(&self) -> Option<SyncSender<Snapshot>> {
+    pub(super) fn snapshots(&self) -> Option<SnapshotsTo> {
         self.snapshots.clone()
     }
 }
@@ -99,7 +101,7 @@ pub struct HttpOptions {
     /// How late requests of an open loop may be sent, so that several are sent after one wake-up. Zero: each is sent when it is due.
     pub slack: Duration,
     /// Where snapshots go while it runs.
-    pub snapshots: Option<SyncSender<Snapshot>>,
+    pub snapshots: Option<SnapshotsTo>,
     /// Where a line for each request goes.
     pub log: Option<LogTo>,
     /// Which part of the run this is, if others make the rest: it waits until it is said when to start, see [`HttpLoad::begin_at`].
@@ -240,6 +242,10 @@ fn records(lanes: Vec<LaneResult>) -> Vec<LaneRecord> {
     lanes.into_iter().flat_map(|lane| lane.records).collect()
 }
 
+fn lines(pool: &Pool) -> Vec<Lines> {
+    pool.targets.iter().map(|target| Lines::new(&target.url, proxy_of(pool, &target.url))).collect()
+}
+
 fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
     let names = Names::of(pool);
     let slots = pool.requests.iter().map(|r| names.slots(r)).collect();
@@ -254,7 +260,11 @@ fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
     };
     let way = |t: &Target| Way::new(&t.url, pool, tls.as_ref());
     Ok(Arc::new(PoolPlan {
-        has_clients: fills || pool.steps || pool.requests.iter().any(Request::is_watched),
+        lines: lines(pool),
+        has_clients: fills
+            || pool.replay.is_some()
+            || pool.steps
+            || pool.requests.iter().any(Request::is_watched),
         names: names.all().len(),
         slots,
         prepared,

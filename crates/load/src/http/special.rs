@@ -1,6 +1,8 @@
 //! What only some requests need, so that others pay for none of it: values in the place of placeholders, content that is looked at, streams
 //! of events. A connection whose request needs any of it is `special`.
 
+use std::sync::Arc;
+
 use flowlane_http::h1::Response;
 use flowlane_stack::rng::Rng;
 
@@ -9,6 +11,7 @@ use super::client::{Client, fields};
 use super::conn::{Conn, Extra};
 use super::pool::{PoolPlan, PoolState};
 use super::prepared::Prepared;
+use crate::run::moments::Moments;
 
 /// Prepares the connection for a request that begins.
 #[inline(never)]
@@ -23,6 +26,14 @@ pub(super) fn begin(pool: &mut PoolState, conn: &mut Conn, request: u16, intende
         conn.extra().checker.get_or_insert_with(Checker::new).begin(&asked.checks);
     }
     if !plan.has_clients {
+        return;
+    }
+    if let Some(recording) = &plan.pool.replay {
+        let number = recorded(pool.moments.as_ref(), conn);
+        let (last, lines) = (conn.last, &plan.lines[usize::from(conn.target)]);
+        let client = conn.extra().client.get_or_insert_default();
+        (client.recorded, client.is_made) = (None, true);
+        again(&mut client.made, |made| made.replay(recording, number, lines, last));
         return;
     }
     let (last, target) = (conn.last, conn.target);
@@ -43,19 +54,31 @@ pub(super) fn begin(pool: &mut PoolState, conn: &mut Conn, request: u16, intende
     }
 }
 
+/// The number of the recorded request that is next on a connection: the one that it was opened for, or the one that was taken from the
+/// schedule last.
+pub(super) fn recorded(moments: Option<&Moments>, conn: &Conn) -> usize {
+    let client = conn.extra.as_ref().and_then(|extra| extra.client.as_ref());
+    let opened_for = client.and_then(|client| client.recorded);
+    opened_for.or(moments.map(Moments::taken)).and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
+}
+
 impl Client {
     /// Writes the request with its values, into the memory of the one before.
     pub(super) fn fill(&mut self, form: &Prepared, last: bool, scratch: &mut Vec<u8>) {
-        let made = self.made.get_or_insert_with(|| Prepared::empty().into());
-        match std::sync::Arc::get_mut(made) {
-            Some(made) => made.fill(form, &self.vars, last, scratch),
-            // Somebody still has the one before.
-            None => {
-                let mut new = Prepared::empty();
-                new.fill(form, &self.vars, last, scratch);
-                *made = new.into();
-            }
-        }
+        let vars = &self.vars;
+        again(&mut self.made, |made| made.fill(form, vars, last, scratch));
+    }
+}
+
+/// Has a request made anew, in the memory of the one before.
+fn again(made: &mut Option<Arc<Prepared>>, make: impl FnOnce(&mut Prepared)) {
+    let made = made.get_or_insert_with(|| Prepared::empty().into());
+    if Arc::get_mut(made).is_none() {
+        // Somebody still has the one before.
+        *made = Prepared::empty().into();
+    }
+    if let Some(made) = Arc::get_mut(made) {
+        make(made);
     }
 }
 

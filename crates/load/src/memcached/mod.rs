@@ -28,12 +28,11 @@ mod workload;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use flowlane::Endpoint;
 
-use crate::report::Snapshot;
+use crate::report::SnapshotsTo;
 use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
 use crate::run::lanes::{Kind, Lanes};
@@ -92,7 +91,7 @@ pub struct MemcachedLoadConfig {
     /// Seed of schedules and of what is asked.
     pub seed: u64,
     /// Channel for snapshots during the run.
-    pub snapshots: Option<SyncSender<Snapshot>>,
+    pub snapshots: Option<SnapshotsTo>,
 }
 
 /// Why a run cannot be prepared.

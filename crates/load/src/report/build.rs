@@ -7,9 +7,10 @@ use flowlane::metrics::steering::QueueSteering;
 
 use super::events::Events;
 use super::model::{
-    Counts, Ended, HomePorts, Lane, Part, Phase, Rates, RequestFigures, Run, Setup, SlipVerdict, VERSION,
-    rounded,
+    Aborted, Counts, Ended, HomePorts, Lane, Part, Phase, Rates, RequestFigures, Run, Setup, SlipVerdict,
+    VERSION, rounded,
 };
+use super::recorder::Passed;
 use super::recorder::{LaneRecord, Spectra};
 use super::series::{Slot, points};
 use super::times::Times;
@@ -49,6 +50,8 @@ pub struct About {
     pub ended: Ended,
     /// Why, if it failed.
     pub failure: Option<String>,
+    /// The condition that ended it early, if one did.
+    pub aborted: Option<Aborted>,
     /// Processor time and memory of the generator.
     pub usage: Usage,
     /// Share of frames that arrived on the worker of their bucket.
@@ -96,6 +99,7 @@ impl Default for About {
             pools: Vec::new(),
             ended: Ended::Done,
             failure: None,
+            aborted: None,
             usage: Usage::default(),
             alignment: None,
             arrivals: Vec::new(),
@@ -172,7 +176,12 @@ pub fn join(about: About, mut records: Vec<LaneRecord>) -> Run {
         started: rfc3339(about.started),
         started_ms: about.started.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64),
         seconds,
-        ended: about.ended,
+        // A run that a condition has stopped was not interrupted by anybody.
+        ended: match about.ended {
+            Ended::Interrupted if about.aborted.is_some() => Ended::Aborted,
+            ended => ended,
+        },
+        aborted: about.aborted,
         phases,
         total,
         pools,
@@ -226,6 +235,9 @@ impl Run {
             }
             _ => {}
         }
+        if let Some(aborted) = &self.aborted {
+            self.failed.push(aborted.words());
+        }
         self.thresholds = thresholds.iter().map(|t| t.verdict(self)).collect();
         let missed = self.thresholds.iter().filter(|v| v.failed);
         self.failed.extend(missed.map(|v| format!("{}: it was {}", v.threshold, v.measured)));
@@ -267,6 +279,19 @@ fn asked(names: &[String], records: &[&LaneRecord], measured: Duration) -> Vec<R
         .collect()
 }
 
+/// The figures of what has passed in `seconds` of the measured part, without its series.
+pub(super) fn part_of<'a>(passed: impl Iterator<Item = &'a Passed>, seconds: f64) -> Part {
+    let (mut counts, mut histograms) = (Counts::default(), Histograms::default());
+    for passed in passed {
+        counts.add(&passed.counts.counts());
+        histograms.add_lane(&passed.spectra);
+        if let Some(seen) = &passed.events {
+            histograms.events.get_or_insert_default().add_lane(seen);
+        }
+    }
+    Part { seconds, rates: Rates::of(&counts, seconds), counts, ..histograms.into_part() }
+}
+
 fn part(name: String, records: &[&LaneRecord], histograms: Histograms, about: &About) -> Part {
     let (mut counts, mut unmeasured) = (Counts::default(), Counts::default());
     for record in records {
@@ -276,30 +301,20 @@ fn part(name: String, records: &[&LaneRecord], histograms: Histograms, about: &A
     let slots: Vec<&[Slot]> = records.iter().map(|r| r.slots.as_slice()).collect();
     let (series, intervals) = points(&slots, rounded(about.elapsed.as_secs_f64()));
     let seconds = rounded(about.measured.as_secs_f64());
+    let mut with_times = histograms.into_part();
+    if let Some(events) = &mut with_times.events {
+        events.rate = if seconds > 0.0 { rounded(events.events as f64 / seconds) } else { 0.0 };
+    }
     Part {
         name,
-        targets: Vec::new(),
-        schedule: String::new(),
         seconds,
         rates: Rates::of(&counts, seconds),
         counts,
         unmeasured,
         concurrency_max: records.iter().map(|r| r.concurrency_max).sum(),
-        latency: histograms.latency,
-        // To the last byte from the request, as to the first: the same thing by another name.
-        last_byte: if histograms.no_last_byte { Times::default() } else { histograms.service.clone() },
-        service: histograms.service,
-        connect: histograms.connect,
-        tls: histograms.tls,
-        first_byte: histograms.first_byte,
-        slip: histograms.slip,
-        events: histograms.events.map(|events| Events {
-            rate: if seconds > 0.0 { rounded(events.events as f64 / seconds) } else { 0.0 },
-            ..*events
-        }),
-        requests: Vec::new(),
         series,
         intervals,
+        ..with_times
     }
 }
 
@@ -325,6 +340,22 @@ impl Histograms {
         lane.first_byte.add_to(&mut self.first_byte);
         lane.slip.add_to(&mut self.slip);
         self.no_last_byte |= lane.no_last_byte;
+    }
+
+    /// A part that has these times and nothing else.
+    fn into_part(self) -> Part {
+        Part {
+            latency: self.latency,
+            // To the last byte from the request, as to the first: the same thing by another name.
+            last_byte: if self.no_last_byte { Times::default() } else { self.service.clone() },
+            service: self.service,
+            connect: self.connect,
+            tls: self.tls,
+            first_byte: self.first_byte,
+            slip: self.slip,
+            events: self.events.map(|events| *events),
+            ..Part::default()
+        }
     }
 
     fn add(&mut self, other: &Self) {

@@ -7,7 +7,7 @@ use super::counted::Counted;
 use super::times::Times;
 
 /// The events of one pool in one lane.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     streams: u64,
     events: u64,

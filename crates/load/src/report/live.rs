@@ -10,6 +10,7 @@ use std::time::Duration;
 use flowlane_stack::stats::Histogram;
 
 use super::model::Point;
+use super::recorder::Passed;
 use super::recorder::Snapshot;
 use super::series::{Slot, points};
 
@@ -172,6 +173,11 @@ impl Live {
         self.lanes.values().for_each(|(snapshot, _)| total.add(snapshot));
         let times = self.lanes.values().map(|(snapshot, _)| u128::from(snapshot.nanos)).sum::<u128>();
         (total, (times / self.lanes.len().max(1) as u128) as u64)
+    }
+
+    /// What has passed in each lane and pool, of which the number is given, if snapshots have it.
+    pub(super) fn passed(&self) -> impl Iterator<Item = (usize, &Passed)> {
+        self.lanes.iter().filter_map(|((_, pool), (snapshot, _))| Some((*pool, snapshot.passed.as_deref()?)))
     }
 
     /// The figures to show now.

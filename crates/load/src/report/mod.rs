@@ -12,6 +12,7 @@
 //! Times are nanoseconds on a monotonic clock, the same for all lanes of a run. **Latency counts from the intended send time**, slip is how
 //! much later than intended the generator sent, and service time counts from the actual send time: latency is slip plus service time.
 
+pub mod abort;
 pub mod agents;
 pub mod build;
 mod bytes;
@@ -33,18 +34,21 @@ pub mod series;
 pub mod tally;
 pub mod text;
 pub mod threshold;
+mod timed;
 pub mod times;
 pub mod travel;
 pub mod usage;
 
+pub use abort::Abort;
 pub use build::{About, Goal, PoolAbout, join};
 pub use events::Events;
 pub use kinds::ErrorKind;
 pub use live::{Frame, Live};
-pub use model::{Counts, Figures, HomePorts, Part, Point, Run};
+pub use model::{Aborted, Counts, Figures, HomePorts, Part, Point, Run};
 pub use parts::PhaseSpan;
+
 pub use periods::Period;
-pub use recorder::{LaneRecord, Recorder, Sample, Snapshot, Span};
+pub use recorder::{LaneRecord, Passed, Recorder, Sample, Snapshot, SnapshotsTo, Span};
 pub use tally::Tally;
 pub use threshold::Threshold;
 pub use times::{Times, histogram};

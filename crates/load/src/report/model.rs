@@ -35,6 +35,9 @@ pub struct Run {
     pub seconds: f64,
     /// How it ended.
     pub ended: Ended,
+    /// The condition that ended it before its time, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<Aborted>,
     /// Its phases in order; at least one.
     pub phases: Vec<Phase>,
     /// All pools together.
@@ -185,6 +188,28 @@ pub enum Ended {
     Interrupted,
     /// Ended early since it could not continue.
     Failed,
+    /// Ended early by a condition that was broken; the figures are those until then.
+    Aborted,
+}
+
+/// The condition that ended a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Aborted {
+    /// When it was broken, seconds from the start of the run.
+    pub at_seconds: f64,
+    /// The condition.
+    pub condition: String,
+    /// What was measured until then, in words.
+    pub measured: String,
+}
+
+impl Aborted {
+    /// In one line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        format!("aborted after {:.1} s by {}: it was {} then", self.at_seconds, self.condition, self.measured)
+    }
 }
 
 /// A phase of the run.

@@ -8,8 +8,12 @@
 //! Requests *intended* within the measured part of the [`Span`] count for totals and percentiles; the rest (warm-up, cool-down) is counted
 //! separately. The series has all requests.
 
+mod passed;
+
+pub(super) use passed::Wanted;
+pub use passed::{Passed, SnapshotsTo};
+
 use std::ops::Range;
-use std::sync::mpsc::SyncSender;
 
 use super::counted::Counted;
 use super::events::Seen;
@@ -94,6 +98,8 @@ pub struct Snapshot {
     pub concurrency: u64,
     /// Seconds that have ended since the last snapshot.
     pub closed: Vec<Slot>,
+    /// What has passed of the measured part, if it is judged while the run goes on.
+    pub passed: Option<Box<Passed>>,
 }
 
 /// Result of a recorder.
@@ -114,7 +120,7 @@ pub struct LaneRecord {
 }
 
 /// The histograms of a recorder.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Spectra {
     pub(super) latency: Counted,
     pub(super) service: Counted,
@@ -152,7 +158,7 @@ pub struct Recorder {
     series: Series,
     fine_latency: Fine,
     fine_slip: Fine,
-    to: Option<SyncSender<Snapshot>>,
+    to: Option<SnapshotsTo>,
     next_snapshot: u64,
     told: u64,
 }
@@ -186,8 +192,8 @@ impl Recorder {
 
     /// Sends snapshots to this channel, see [`super::live::channel`]. Snapshots for which it has no room are dropped.
     #[must_use]
-    pub fn reporting_to(mut self, to: SyncSender<Snapshot>) -> Self {
-        self.to = Some(to);
+    pub fn reporting_to(mut self, to: impl Into<SnapshotsTo>) -> Self {
+        self.to = Some(to.into());
         self
     }
 
@@ -499,6 +505,7 @@ impl Recorder {
             bytes_received: both(|t| t.bytes_received),
             concurrency: self.concurrency,
             closed,
+            passed: to.passed(&self.measured, &self.spectra, self.events.as_deref()),
         };
         let told = snapshot.at;
         // The receiver is slow or gone; the next snapshot has the counts again.

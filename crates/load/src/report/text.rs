@@ -92,6 +92,12 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
         Ended::Done => Ok(()),
         Ended::Interrupted => writeln!(out, "ended early on request: this is what was measured until then"),
         Ended::Failed => writeln!(out, "ended early because it could not go on"),
+        Ended::Aborted => match &run.aborted {
+            Some(aborted) => {
+                wrapped(out, &plain(&format!("{}: this is what was measured until then", aborted.words())))
+            }
+            None => writeln!(out, "aborted: this is what was measured until then"),
+        },
     }
 }
 

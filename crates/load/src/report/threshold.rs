@@ -17,6 +17,7 @@ use std::str::FromStr;
 use hdrhistogram::Histogram;
 
 use crate::report::model::{Part, Verdict};
+use crate::report::timed::Timed;
 use crate::report::{ErrorKind, Run, Times};
 use crate::units;
 
@@ -32,24 +33,9 @@ pub struct Threshold {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Metric {
-    Time { of: Kind, what: Time },
+    Time { of: Timed, what: Time },
     Count(String),
     Rate(Flow),
-}
-
-/// Which times.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Kind {
-    Latency,
-    Slip,
-    Service,
-    Connect,
-    Tls,
-    FirstByte,
-    LastByte,
-    FirstEvent,
-    EventGap,
-    LastEvent,
 }
 
 /// Which value of a histogram.
@@ -116,19 +102,27 @@ const COUNTS: [&str; 20] = [
     "flows-cut",
     "steps-not-asked",
 ];
-const KINDS: [(&str, Kind); 11] = [
-    ("slip-", Kind::Slip),
-    ("service-", Kind::Service),
-    ("connect-", Kind::Connect),
-    ("tls-", Kind::Tls),
-    ("first-byte-", Kind::FirstByte),
-    ("last-byte-", Kind::LastByte),
-    ("first-event-", Kind::FirstEvent),
-    ("event-gap-", Kind::EventGap),
-    ("last-event-", Kind::LastEvent),
+/// Counts that are known at the end of a run only.
+const AT_END: [&str; 8] =
+    ["begun", "completed", "standing", "unfinished", "resent", "syn-data", "syn-data-resent", "unsent"];
+/// A condition on what has passed is judged from so many samples on, and so many must be beyond a percentile or a share.
+const SAMPLES: f64 = 100.0;
+const BEYOND: f64 = 5.0;
+/// A rate is judged from so many seconds on: of what was sent before, answers are still on their way.
+const RATES_FROM: f64 = 5.0;
+const KINDS: [(&str, Timed); 11] = [
+    ("slip-", Timed::Slip),
+    ("service-", Timed::Service),
+    ("connect-", Timed::Connect),
+    ("tls-", Timed::Tls),
+    ("first-byte-", Timed::FirstByte),
+    ("last-byte-", Timed::LastByte),
+    ("first-event-", Timed::FirstEvent),
+    ("event-gap-", Timed::EventGap),
+    ("last-event-", Timed::LastEvent),
     // What those call them who ask models: time to first token, inter-token latency.
-    ("ttft-", Kind::FirstEvent),
-    ("itl-", Kind::EventGap),
+    ("ttft-", Timed::FirstEvent),
+    ("itl-", Timed::EventGap),
 ];
 
 impl fmt::Display for Threshold {
@@ -190,7 +184,7 @@ fn metric(name: &str) -> Option<Metric> {
         _ => {}
     }
     let kind = KINDS.iter().find_map(|(prefix, kind)| Some((*kind, name.strip_prefix(prefix)?)));
-    let (of, name) = kind.unwrap_or((Kind::Latency, name));
+    let (of, name) = kind.unwrap_or((Timed::Latency, name));
     let what = Time::parse(name)?;
     Some(Metric::Time { of, what })
 }
@@ -310,13 +304,60 @@ impl Threshold {
         }
     }
 
+    /// The times that it is about, if it is about times.
+    pub(super) fn times(&self) -> Option<Timed> {
+        match self.metric {
+            Metric::Time { of, .. } => Some(of),
+            Metric::Count(_) | Metric::Rate(_) => None,
+        }
+    }
+
+    /// The part of a run that it is about.
+    fn part<'a>(&self, total: &'a Part, pools: &'a [Part]) -> Option<&'a Part> {
+        match &self.pool {
+            None => Some(total),
+            Some(name) => pools.iter().find(|p| p.name == *name),
+        }
+    }
+
+    /// Whether what has passed of a run that goes on breaks it: what was measured then. Unless the person is `sure` that it may be judged
+    /// now, it waits for enough samples.
+    ///
+    /// * What cannot become whole again, such as `errors > 10` or `max > 1s`, is broken at once.
+    /// * A percentile waits until 5 samples are beyond it, 100 at least: `p99` for 500. So does a share: `errors > 1%` for 500 tried.
+    /// * A rate waits for 5 s.
+    /// * What grows to the end, such as `200 < 1M`, and what is known at the end only, is not judged before.
+    pub(super) fn broken(&self, total: &Part, pools: &[Part], sure: bool) -> Option<String> {
+        let part = self.part(total, pools)?;
+        let upper = matches!(self.compare, Compare::Above | Compare::AtLeast);
+        let samples = |share: f64| if sure { 1.0 } else { (BEYOND / share.max(1e-9)).max(SAMPLES) };
+        let enough = match (&self.metric, self.limit) {
+            (Metric::Count(name), _) if AT_END.contains(&name.as_str()) => false,
+            (Metric::Count(_), Limit::Number(_)) | (Metric::Time { what: Time::Max, .. }, _) => upper,
+            (Metric::Count(_), Limit::Share(share)) if share <= 0.0 => upper,
+            (Metric::Count(name), Limit::Share(share)) => {
+                count(part, name).1 as f64 >= samples(share.min(1.0 - share))
+            }
+            (Metric::Time { of, what }, _) => {
+                let beyond = match what {
+                    Time::Percentile(p) => 1.0 - p / 100.0,
+                    Time::Mean | Time::Max => 1.0,
+                };
+                times(part, *of).is_some_and(|times| times.count() as f64 >= samples(beyond))
+            }
+            (Metric::Rate(_), _) => part.seconds >= if sure { f64::MIN_POSITIVE } else { RATES_FROM },
+        };
+        let measured = enough.then(|| self.of_part(part)).filter(|(failed, _)| *failed);
+        // A time that has no sample yet is not known to be long.
+        measured
+            .map(|(_, words)| words)
+            .filter(|_| self.times().is_none_or(|of| times(part, of).is_some_and(|t| !t.is_empty())))
+    }
+
     /// Evaluates the threshold for a run.
     #[must_use]
     pub fn verdict(&self, run: &Run) -> Verdict {
-        let part = match &self.pool {
-            None => Some(&run.total),
-            Some(name) => run.pools.iter().find(|p| p.name == *name),
-        };
+        let part = self.part(&run.total, &run.pools);
         let (failed, measured) = part.map_or((true, "no such pool".to_owned()), |part| self.of_part(part));
         Verdict { threshold: self.text.clone(), measured, failed }
     }
@@ -369,19 +410,19 @@ impl Threshold {
     }
 }
 
-fn times(part: &Part, kind: Kind) -> Option<&Times> {
+fn times(part: &Part, kind: Timed) -> Option<&Times> {
     let events = part.events.as_ref();
     Some(match kind {
-        Kind::Latency => &part.latency,
-        Kind::Slip => &part.slip,
-        Kind::Service => &part.service,
-        Kind::Connect => &part.connect,
-        Kind::Tls => &part.tls,
-        Kind::FirstByte => &part.first_byte,
-        Kind::LastByte => &part.last_byte,
-        Kind::FirstEvent => &events?.first_event,
-        Kind::EventGap => &events?.event_gap,
-        Kind::LastEvent => &events?.last_event,
+        Timed::Latency => &part.latency,
+        Timed::Slip => &part.slip,
+        Timed::Service => &part.service,
+        Timed::Connect => &part.connect,
+        Timed::Tls => &part.tls,
+        Timed::FirstByte => &part.first_byte,
+        Timed::LastByte => &part.last_byte,
+        Timed::FirstEvent => &events?.first_event,
+        Timed::EventGap => &events?.event_gap,
+        Timed::LastEvent => &events?.last_event,
     })
 }
 

@@ -181,6 +181,7 @@ impl Snapshot {
             bytes_received: from.upto(MOST_OF_ALL)?,
             concurrency: from.upto(MOST_OF_ALL)?,
             closed: read_slots(&mut from, SECONDS)?,
+            passed: None,
         };
         *bytes = from.0;
         Ok(snapshot)

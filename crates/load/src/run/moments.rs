@@ -4,8 +4,11 @@
 //! inverted piece by piece: request number u is due at the t where the integral reaches u. Evenly spaced requests have
 //! u = 1, 2, 3, ...; in a Poisson process u is a sum of exponential gaps. The schedule does not drift, and a ramp is exact.
 
+use std::sync::Arc;
+
 use flowlane_stack::rng::Rng;
 
+use super::shares::Dealt;
 use super::timeline::Phase;
 
 /// Groups in which the send times of a phase are passed over, if there are more of them.
@@ -55,8 +58,17 @@ pub(crate) struct Moments {
     /// From where they are counted, and the share at the beginning: the share grows when other generators are gone.
     base: f64,
     whole: f64,
-    poisson: Option<Rng>,
+    law: Law,
     next: Option<u64>,
+}
+
+/// What decides when requests are due.
+#[derive(Debug, Clone)]
+enum Law {
+    Even,
+    Poisson(Rng),
+    /// Recorded times from the start on, of which the lane has some.
+    Recorded(Arc<[u64]>, Dealt),
 }
 
 impl Moments {
@@ -79,12 +91,41 @@ impl Moments {
             pieces.push(piece);
         }
         let (base, whole) = (0.0, part);
+        let law = poisson.map_or(Law::Even, Law::Poisson);
         let mut moments =
-            Self { pieces, piece: 0, start, u: 0.0, n: 0, part, offset, base, whole, poisson, next: None };
+            Self { pieces, piece: 0, start, u: 0.0, n: 0, part, offset, base, whole, law, next: None };
         if part > 0.0 {
             moments.step();
         }
         moments
+    }
+
+    /// The schedule of a lane that has these of recorded times, nanoseconds from the start on, in non-decreasing order.
+    pub(crate) fn recorded(due: Arc<[u64]>, dealt: Dealt, start: u64) -> Self {
+        let law = Law::Recorded(due, dealt);
+        let mut moments = Self {
+            pieces: Vec::new(),
+            piece: 0,
+            start,
+            u: 0.0,
+            n: 0,
+            part: 1.0,
+            offset: 0.0,
+            base: 0.0,
+            whole: 1.0,
+            law,
+            next: None,
+        };
+        moments.step();
+        moments
+    }
+
+    /// The number among all recorded times of the one before the next: the one that was taken last.
+    pub(crate) fn taken(&self) -> u64 {
+        match &self.law {
+            Law::Recorded(_, dealt) => dealt.nth(self.n.saturating_sub(1)),
+            Law::Even | Law::Poisson(_) => 0,
+        }
     }
 
     /// The next send time; `None` when there are no more.
@@ -150,9 +191,14 @@ impl Moments {
     }
 
     fn step(&mut self) {
-        match &mut self.poisson {
-            None => self.u = self.base + (self.n as f64 + self.offset) / self.part,
-            Some(rng) => self.u += exponential(rng) / self.part,
+        match &mut self.law {
+            Law::Even => self.u = self.base + (self.n as f64 + self.offset) / self.part,
+            Law::Poisson(rng) => self.u += exponential(rng) / self.part,
+            Law::Recorded(due, dealt) => {
+                let number = usize::try_from(dealt.nth(self.n)).ok().filter(|_| dealt.has_any());
+                self.next = number.and_then(|n| due.get(n)).map(|due| self.start + due);
+                return;
+            }
         }
         self.next = loop {
             let Some(piece) = self.pieces.get(self.piece) else { break None };
@@ -302,6 +348,26 @@ mod tests {
             assert!(in_ramp.abs_diff(2_500_000_000) < 100_000, "{in_ramp}");
             assert!(n.abs_diff(502_500_000_000) < 100_000, "{n}");
         }
+    }
+
+    #[test]
+    fn recorded_times_are_dealt_to_lanes_each_to_one() {
+        let due: Arc<[u64]> = [0, 5, 5, 7, 100, 1000, 1001].into();
+        let lane = |before, count| Moments::recorded(due.clone(), Dealt { before, count, all: 3 }, 10);
+        let numbers = |mut moments: Moments| {
+            let mut found = Vec::new();
+            while let Some(moment) = moments.peek() {
+                moments.advance();
+                found.push((moments.taken(), moment));
+            }
+            found
+        };
+        assert_eq!(numbers(lane(0, 1)), [(0, 10), (3, 17), (6, 1011)]);
+        assert_eq!(numbers(lane(1, 2)), [(1, 15), (2, 15), (4, 110), (5, 1010)]);
+        assert_eq!(numbers(lane(0, 0)), []);
+        let (mut left, mut passed) = (lane(1, 2), Vec::new());
+        assert_eq!(left.pass(111, u64::MAX, |moment, n| passed.push((moment, n))), 3);
+        assert_eq!((passed, left.peek()), (vec![(15, 1), (15, 1), (110, 1)], Some(1010)));
     }
 
     #[test]

@@ -26,12 +26,11 @@ mod talk;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use flowlane::Endpoint;
 
-use crate::report::Snapshot;
+use crate::report::SnapshotsTo;
 pub use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
 use crate::run::lanes::{Kind, Lanes};
@@ -124,7 +123,7 @@ pub struct TcpLoadConfig {
     /// Seed of Poisson schedules.
     pub seed: u64,
     /// Channel for snapshots during the run.
-    pub snapshots: Option<SyncSender<Snapshot>>,
+    pub snapshots: Option<SnapshotsTo>,
 }
 
 impl TcpLoadConfig {

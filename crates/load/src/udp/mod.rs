@@ -9,7 +9,6 @@
 //! snapshots to a channel if there is one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ mod window;
 use self::lane::Lane;
 pub use self::payload::MIN_PAYLOAD;
 pub use self::sizes::PayloadSizes;
-use crate::report::Snapshot;
+use crate::report::SnapshotsTo;
 use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
 use crate::run::lanes::{Kind, Lanes};
@@ -77,7 +76,7 @@ pub struct LoadConfig {
     /// Datagrams are sent in these slots only; one that is due outside of them is meant for the next. Only for [`Pace::Rate`].
     pub slots: Option<Slots>,
     /// Channel for snapshots during the run.
-    pub snapshots: Option<SyncSender<Snapshot>>,
+    pub snapshots: Option<SnapshotsTo>,
 }
 
 /// Why a run cannot be prepared.

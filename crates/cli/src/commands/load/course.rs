@@ -12,14 +12,13 @@ pub(super) mod part;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::{OpenLink, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
-use flowlane_load::report::{About, PoolAbout, Run as Report, Snapshot, Usage};
+use flowlane_load::report::{About, PoolAbout, Run as Report, SnapshotsTo, Usage};
 use flowlane_load::run::lanes::{self, Lanes};
 use flowlane_load::{ClientRange, Part, Phase, timeline};
 
@@ -142,7 +141,7 @@ pub(super) trait Load: Sized {
     /// The run of a plan, or the part of one, which sends snapshots there.
     fn prepared(
         config: Self::Config,
-        to: Option<SyncSender<Snapshot>>,
+        to: Option<SnapshotsTo>,
         part: Option<Part>,
     ) -> anyhow::Result<Lanes<Self::Kind>>;
     /// The phases of a run, including the opening of connections that stay.
@@ -215,8 +214,7 @@ pub(super) trait Load: Sized {
         }
         let config = runs.config.clone();
         // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
-        let duration = timeline::duration(&self.whole(&config)?);
-        let watch = course.outputs.watch(duration, &names)?;
+        let watch = course.outputs.watch(&self.whole(&config)?, &names)?;
         self.announce();
         let run = runs.measure(config, Some(watch))?;
         course.outputs.write(&run, &interrupt)
@@ -330,11 +328,7 @@ struct Runs<'a, L: Load> {
 
 impl<L: Load> Runs<'_, L> {
     /// Makes one run, which is watched or not.
-    fn measure(
-        &self,
-        config: L::Config,
-        watch: Option<(Watch, SyncSender<Snapshot>)>,
-    ) -> anyhow::Result<Report> {
+    fn measure(&self, config: L::Config, watch: Option<(Watch, SnapshotsTo)>) -> anyhow::Result<Report> {
         let (kind, course) = (self.load, self.load.course());
         let (mut watch, snapshots) = watch.unzip();
         let needs = kind.needs(&config, &self.clients)?;
@@ -350,9 +344,7 @@ impl<L: Load> Runs<'_, L> {
             }
             start.goes_on(watch.as_mut(), self.interrupt)
         });
-        if let Some(watch) = watch {
-            watch.end();
-        }
+        let aborted = watch.and_then(Watch::end);
         let usage = Usage::now().since(start.usage).within(start.begun.elapsed());
         let counted = runtime.stop();
         let Judgement { failure, failures_count } = kind.judge(&outcome.counts, outcome.interrupted);
@@ -368,6 +360,7 @@ impl<L: Load> Runs<'_, L> {
             drops: drops::by_reason(&counted, &[("load", host)]),
             failures_count,
             failure,
+            aborted,
             ..about
         }))
     }
@@ -378,7 +371,7 @@ fn begin<L: Load>(
     kind: &L,
     config: L::Config,
     (rss, clients): (&Arc<Rss>, &[ClientRange]),
-    (needs, snapshots): (Needs, Option<SyncSender<Snapshot>>),
+    (needs, snapshots): (Needs, Option<SnapshotsTo>),
 ) -> anyhow::Result<(Lanes<L::Kind>, Looked, usize)> {
     let course = kind.course();
     let load = L::prepared(config, snapshots, course.part)?;

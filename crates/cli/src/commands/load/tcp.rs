@@ -1,13 +1,12 @@
 //! `flowlane load tcp`: many connections that write, read, echo, exchange messages, or are opened and closed.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
-use flowlane_load::report::Snapshot;
+use flowlane_load::report::SnapshotsTo;
 use flowlane_load::tcp::{Mode, TcpCounts};
 use flowlane_load::{ClientRange, Part, Phase, TcpLoad, TcpLoadConfig, Threshold};
 
@@ -249,7 +248,7 @@ impl Load for Tcp {
 
     fn prepared(
         config: TcpLoadConfig,
-        to: Option<SyncSender<Snapshot>>,
+        to: Option<SnapshotsTo>,
         part: Option<Part>,
     ) -> anyhow::Result<TcpLoad> {
         Ok(TcpLoad::part(TcpLoadConfig { snapshots: to, ..config }, part)?)

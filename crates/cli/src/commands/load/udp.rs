@@ -5,14 +5,13 @@
 //! flow is a connected socket, from a port chosen by where answers come if that is asked for.
 
 use std::str::FromStr;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::impair::{Cycle, Edges, Slots};
 use flowlane::{Endpoint, OpenLink, Protocol, Rss, TcpConfig, UdpFields};
-use flowlane_load::report::Snapshot;
+use flowlane_load::report::SnapshotsTo;
 use flowlane_load::{ClientRange, LoadConfig, Pace, Part, PayloadSizes, Phase, Sources, udp};
 
 use super::course::{Course, Load, Needs, Words};
@@ -182,7 +181,7 @@ impl Load for Udp {
 
     fn prepared(
         config: LoadConfig,
-        to: Option<SyncSender<Snapshot>>,
+        to: Option<SnapshotsTo>,
         part: Option<Part>,
     ) -> anyhow::Result<udp::Load> {
         Ok(udp::Load::part(LoadConfig { snapshots: to, ..config }, part)?)

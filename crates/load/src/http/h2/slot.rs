@@ -11,7 +11,7 @@ use hyper::client::conn::http2::SendRequest;
 use super::follow::follow;
 use super::{Body, Broken, Ended, Inner, MOST_AGAIN, Outgoing, Shared, With, again, exchange, within};
 use crate::http::client::Client;
-use crate::http::plan::Request;
+use crate::http::plan::{Body as Content, Request};
 use crate::http::prepared::Prepared;
 use crate::http::steps;
 use crate::report::{ErrorKind, Sample};
@@ -23,6 +23,8 @@ pub(super) struct Due {
     pub(super) intended: u64,
     /// How much later the next is due.
     pub(super) gap: u64,
+    /// Its number among recorded requests, if it is one that has just become due.
+    pub(super) recorded: u64,
     /// What is known of it, if it is none that has just become due.
     pub(super) before: Option<Before>,
 }
@@ -54,7 +56,7 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
     let mut slot = Slot { shared, target, sender, ended, client: None };
     let mut n = 0;
     while !slot.sender.is_closed() {
-        let Some(Due { intended, gap, before }) = slot.shared.next() else { return };
+        let Some(Due { intended, gap, recorded, before }) = slot.shared.next() else { return };
         let free = clock();
         if intended > free {
             // Slots that are due within the slack wake together, at its next multiple. If the next request is due later than that, waiting
@@ -65,7 +67,7 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
             let moment = moment.min(slot.shared.end.max(intended));
             flowlane::sleep_until(Time::from_nanos(moment)).await;
         }
-        let (request, times) = slot.takes(before);
+        let (request, times) = slot.takes(before, recorded);
         let mut asked = slot.ask((request, times), intended, free).await;
         while let Asked::Step(step) = asked {
             let pause = {
@@ -79,6 +81,8 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
             asked = slot.goes_on(step, due).await;
         }
         match asked {
+            // Another recorded request may be a better one.
+            Asked::Impossible if pool.pool.replay.is_some() => continue,
             Asked::Impossible => return,
             Asked::Handed => continue,
             Asked::Over | Asked::Step(_) => {}
@@ -101,7 +105,7 @@ struct Slot {
 
 impl Slot {
     /// Takes a request that is due: which it is, and how often it was sent.
-    fn takes(&mut self, before: Option<Before>) -> (u16, u8) {
+    fn takes(&mut self, before: Option<Before>, recorded: u64) -> (u16, u8) {
         if let Some(before) = before {
             self.client = before.client;
             return (before.request, before.times);
@@ -112,6 +116,10 @@ impl Slot {
             let client = self.client.get_or_insert_default();
             let Inner { numbers, rng, .. } = &mut *inner;
             client.renew(&plan.pool, (numbers, rng), plan.names);
+            client.recorded = Some(recorded);
+        }
+        if let Some(recording) = &plan.pool.replay {
+            return (recording.method(usize::try_from(recorded).unwrap_or(0)), 0);
         }
         let request = if plan.pool.steps { 0 } else { plan.requests.pick(&mut inner.rng) as u16 };
         (request, 0)
@@ -125,7 +133,12 @@ impl Slot {
         }
         if self.sender.is_closed() {
             let before = Before { request: step, times: 0, client: self.client.take() };
-            self.shared.lock().again.push_back(Due { intended: due, gap: u64::MAX, before: Some(before) });
+            self.shared.lock().again.push_back(Due {
+                intended: due,
+                gap: u64::MAX,
+                recorded: 0,
+                before: Some(before),
+            });
             return Asked::Handed;
         }
         self.ask((step, 0), due, due).await
@@ -180,7 +193,12 @@ impl Slot {
             }
             Some(Err(Broken { unprocessed: true, .. })) if times < MOST_AGAIN => {
                 let before = Before { request: place, times: times + 1, client: self.client.take() };
-                shared.lock().again.push_back(Due { intended, gap: u64::MAX, before: Some(before) });
+                shared.lock().again.push_back(Due {
+                    intended,
+                    gap: u64::MAX,
+                    recorded: 0,
+                    before: Some(before),
+                });
                 // No think time: there was no answer.
                 return Asked::Handed;
             }
@@ -227,7 +245,21 @@ impl Slot {
             }
         }
         let filled = form.filled.as_ref().zip(self.client.as_ref());
-        let own = filled.map(|(filled, client)| filled.request(written, &client.vars));
+        let own = match &pool.pool.replay {
+            Some(recording) => {
+                let number = self.client.as_ref().and_then(|client| client.recorded).unwrap_or(0);
+                let lines = &pool.lines[usize::from(self.target)];
+                let parts = recording.parts(usize::try_from(number).unwrap_or(0), lines);
+                Some(Request {
+                    method: parts.method,
+                    path: Some(parts.path),
+                    headers: parts.headers,
+                    body: parts.body.map_or(Content::None, Content::Bytes),
+                    ..written.clone()
+                })
+            }
+            None => filled.map(|(filled, client)| filled.request(written, &client.vars)),
+        };
         let made = own.as_ref().map(|own| Prepared::of(&pool.pool, url, own)).transpose();
         let asked = made.map_err(|e| e.to_string()).and_then(|made| {
             let prepared = made.as_ref().unwrap_or(form);

@@ -22,6 +22,7 @@ use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 use super::check::Checks;
 use super::choice::Think;
 use super::events::EventStream;
+use super::replay::Recording;
 use super::url::Url;
 use super::via::Via;
 use crate::fill::{Capture, Data};
@@ -147,6 +148,9 @@ pub struct Pool {
     pub cookies: bool,
     /// Rows that fill in the requests.
     pub data: Option<Arc<Data>>,
+    /// What is replayed, if that is a recording: its requests at their times. `requests` then has one for each of its methods, in their order,
+    /// for what is checked of answers and for the figures; the pace is its mean rate.
+    pub replay: Option<Arc<Recording>>,
     /// When requests are sent.
     pub pace: Pace,
     /// Concurrent connections over all lanes.
@@ -199,6 +203,7 @@ impl Pool {
             steps: false,
             cookies: false,
             data: None,
+            replay: None,
             pace: Pace::Closed,
             connections: 1,
             burst: 1000,

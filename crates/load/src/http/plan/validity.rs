@@ -111,6 +111,7 @@ impl Pool {
         self.check_fast_open()?;
         self.check_fill()?;
         self.check_grpc()?;
+        self.check_replay()?;
         if let Some(family) = self.clients.first().map(ClientRange::is_ipv4) {
             let other = |a: &SocketAddr| a.is_ipv4() != family;
             if self.clients.iter().all(|c| c.is_ipv4() == family)
@@ -118,6 +119,37 @@ impl Pool {
             {
                 return bad("no client address is of the same family as a target");
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses what a replay decides itself, or what needs requests that are known before.
+    fn check_replay(&self) -> Result<(), BadPlan> {
+        let Some(recording) = &self.replay else { return Ok(()) };
+        let bad = |what: &str| Err(BadPlan(format!("pool '{}': a replay {what}", self.name)));
+        let methods = self.requests.iter().map(|request| &request.method);
+        if !methods.eq(recording.methods()) {
+            return bad("has one request for each method of the recording, in their order");
+        }
+        match self.version {
+            Version::Http1 { pipeline: 2.. } => {
+                return bad("is one request at a time on its connection: not with pipelining");
+            }
+            _ if self.behaviour != Behaviour::Normal => return bad("is for clients that send requests"),
+            _ if self.follow.is_some() => {
+                return bad("follows no redirects: what they led to is in the recording");
+            }
+            _ if self.cookies => return bad("has the cookies of the recording: none are kept"),
+            _ if self.fast_open || self.steps || self.data.is_some() => {
+                return bad("has no steps, no rows of a file and no Fast Open");
+            }
+            _ => {}
+        }
+        if self.pace == Pace::Closed {
+            return bad("is an open loop");
+        }
+        if let Some(target) = self.targets.iter().find(|t| t.url.path.contains(['?', '#'])) {
+            return bad(&format!("has paths of its own: {} may have none with a query", target.url));
         }
         Ok(())
     }

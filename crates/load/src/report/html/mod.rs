@@ -55,9 +55,12 @@ pub(crate) fn end(program: &str, version: u32, out: &mut impl Write) -> io::Resu
 fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "<h1>{}</h1>", escape(&format!("{} {}", run.setup.command, run.setup.targets.join(" "))))?;
     let how = match run.ended {
-        Ended::Done => "",
-        Ended::Interrupted => ", ended early on request",
-        Ended::Failed => ", ended early because it could not go on",
+        Ended::Done => String::new(),
+        Ended::Interrupted => ", ended early on request".to_owned(),
+        Ended::Failed => ", ended early because it could not go on".to_owned(),
+        Ended::Aborted => {
+            run.aborted.as_ref().map_or_else(String::new, |aborted| format!(", {}", aborted.words()))
+        }
     };
     let measured = if run.seconds - run.total.seconds < 0.05 {
         String::new()
@@ -69,13 +72,14 @@ fn head(run: &Run, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "<p>{} over {}, {} {}, begun {}, {:.1} s{measured}{how}</p>",
+        "<p>{} over {}, {} {}, begun {}, {:.1} s{measured}{}</p>",
         escape(&run.setup.schedule),
         escape(&run.setup.link),
         run.setup.workers,
         if run.setup.workers == 1 { "worker" } else { "workers" },
         escape(&run.started),
-        run.seconds
+        run.seconds,
+        escape(&how)
     )?;
     let (class, word) = if run.ok { ("verdict", "Passed") } else { ("verdict bad", "Failed") };
     write!(out, "<div class=\"{class}\"><b>{word}</b>")?;

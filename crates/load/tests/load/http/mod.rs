@@ -15,5 +15,6 @@ mod kit;
 mod options;
 mod parts;
 mod redirects;
+mod replay;
 mod scale;
 mod stall;

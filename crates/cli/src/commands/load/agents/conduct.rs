@@ -1,7 +1,7 @@
 //! Conducting a run that agents make: from who is there to their results.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, bail, ensure};
@@ -12,8 +12,9 @@ use flowlane_agents::{Answer, Ask, Clock, Here, Loss, PROTOCOL, Summary, Work};
 use flowlane_load::report::agents::{Agent, join_all};
 use flowlane_load::report::model::Ended;
 use flowlane_load::report::usage::Generator;
-use flowlane_load::report::{About, HomePorts, LaneRecord, Run, Snapshot, Usage};
+use flowlane_load::report::{About, HomePorts, LaneRecord, Run, SnapshotsTo, Usage};
 use flowlane_load::run::outcome::Account;
+use flowlane_load::{Phase, timeline};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -48,10 +49,8 @@ pub(in super::super) struct Job {
     /// Pools, and the most requests of one.
     pub(in super::super) pools: usize,
     pub(in super::super) requests: usize,
-    /// Phases.
-    pub(in super::super) phases: usize,
-    /// How long it is, and how long answers may take.
-    pub(in super::super) duration: Duration,
+    /// Its phases, and how long answers may take.
+    pub(in super::super) phases: Vec<Phase>,
     pub(in super::super) answers: Duration,
 }
 
@@ -88,9 +87,10 @@ impl CrewOptions {
             self.loss() != Loss::Share || about.setup.open_loop,
             "--agent-loss share: a closed loop has no rate that others could take; give --rate, or go-on"
         );
+        ensure!(!outputs.may_abort(), "--abort: not with --agents; --fail alone judges the run at its end");
         let _made = outputs.check(pools)?;
         let interrupt = Interrupt::listen()?;
-        let watch = outputs.watch(job.duration, pools)?;
+        let watch = outputs.watch(&job.phases, pools)?;
         let Some(conducted) = self.conduct(job, &interrupt, Some(watch))? else { return Ok(()) };
         let about = judge(&conducted, About { thresholds: outputs.thresholds(), ..about });
         outputs.write(&conducted.report(about), &interrupt)
@@ -101,7 +101,7 @@ impl CrewOptions {
         &self,
         job: &Job,
         interrupt: &Interrupt,
-        watch: Option<(Watch, SyncSender<Snapshot>)>,
+        watch: Option<(Watch, SnapshotsTo)>,
     ) -> anyhow::Result<Option<Conducted>> {
         let Some(wanted) = &self.agents else { return Ok(None) };
         let options = closed::to_send(job.load, job.seed, &job.told)?;
@@ -123,9 +123,9 @@ impl CrewOptions {
             patience: self.timeout(),
             loss: self.loss(),
             pools: job.pools,
-            phases: job.phases,
+            phases: job.phases.len(),
             requests: job.requests,
-            longest: job.duration + job.answers * 2 + SPARE,
+            longest: timeline::duration(&job.phases) + job.answers * 2 + SPARE,
         };
         let told = vec![false; agents.len()];
         let crew = Crew::new(plan, agents, Instant::now());
@@ -209,7 +209,7 @@ struct Conductor<'a> {
     group: &'a Group<'a>,
     crew: Crew,
     clock: Clock,
-    watch: Option<(Watch, SyncSender<Snapshot>)>,
+    watch: Option<(Watch, SnapshotsTo)>,
     interrupted: bool,
     /// The agents whose loss was said.
     told: Vec<bool>,

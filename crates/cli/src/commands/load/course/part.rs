@@ -29,8 +29,7 @@ pub(super) fn conduct<L: Load>(mut load: L) -> anyhow::Result<()> {
         scenario: None,
         pools: 1,
         requests: words.requests.len(),
-        phases: phases.len(),
-        duration: timeline::duration(&phases),
+        phases: phases.clone(),
         answers: load.patience(),
     };
     load.announce();
@@ -65,7 +64,7 @@ pub(in super::super) fn make<L: Load>(mut load: L, mut errand: Errand) -> anyhow
     load.course_mut().near.seed = Some(steering::seed(None)?);
     let (snapshots, from) = live::channel();
     let (before, begun) = (Usage::now(), Instant::now());
-    let begin_with = (load.needs(&config, &clients)?, Some(snapshots));
+    let begin_with = (load.needs(&config, &clients)?, Some(snapshots.into()));
     let (made, runtime, host) = begin(&load, config, (&rss, &clients), begin_with)?;
     let outcome = made.wait(PART_EVERY, |_| {
         let (begin, raise) = (|moment| made.begin_at(moment), |of, left| made.raise(of, left));

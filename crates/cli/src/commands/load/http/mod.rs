@@ -9,12 +9,12 @@ mod pair;
 mod part;
 mod place;
 mod plan;
+mod replay;
 mod via;
 mod words;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, anyhow};
@@ -23,13 +23,14 @@ use flowlane::Rss;
 use flowlane_load::Phase;
 use flowlane_load::http::{Behaviour, HttpAim, HttpLoad, HttpOptions, Pace, Plan, Pool, Url};
 use flowlane_load::report::model::{Ended, Phase as Shown, Setup};
-use flowlane_load::report::{About, Goal, PoolAbout, Run, Snapshot, Usage, join};
+use flowlane_load::report::{About, Goal, PoolAbout, Run, SnapshotsTo, Usage, join};
 use flowlane_load::scenario::Scenario;
 use flowlane_load::timeline;
 
 use self::log::{Log, LogOptions};
 use self::place::{LinkKind, Place};
 use self::plan::PlanOptions;
+use self::replay::ReplayOptions;
 use super::find::{self, Find, Measured};
 use crate::interrupt::Interrupt;
 use crate::output::{Outputs, Watch};
@@ -70,6 +71,8 @@ pub(crate) struct Http {
     text: Option<String>,
     #[command(flatten)]
     asked: PlanOptions,
+    #[command(flatten)]
+    replay: ReplayOptions,
     #[command(flatten)]
     find: Find,
     #[command(flatten)]
@@ -118,7 +121,7 @@ impl Http {
         }
         let log = self.log.open()?;
         let about = self.about(&plan, said);
-        let watch = self.outputs.watch(plan.duration(), &names)?;
+        let watch = self.outputs.watch(&plan.phases, &names)?;
         let run = self.measure(&plan, about, &rss, &interrupt, (Some(watch), log))?;
         self.outputs.write(&run, &interrupt)
     }
@@ -130,7 +133,7 @@ impl Http {
         about: About,
         rss: &Arc<Rss>,
         interrupt: &Interrupt,
-        (watch, log): (Option<(Watch, SyncSender<Snapshot>)>, Option<Log>),
+        (watch, log): (Option<(Watch, SnapshotsTo)>, Option<Log>),
     ) -> anyhow::Result<Run> {
         let slack = self.asked.slack.unwrap_or_default();
         let (mut watch, snapshots) = watch.unzip();
@@ -164,9 +167,7 @@ impl Http {
                 None => watch.tick(begun.elapsed()) && !asked_for_end,
             }
         });
-        if let Some(watch) = watch {
-            watch.end();
-        }
+        let aborted = watch.and_then(Watch::end);
         let usage = Usage::now().since(before).within(begun.elapsed());
         let counted = runtime.stop();
         // With it the last sender is gone.
@@ -188,6 +189,7 @@ impl Http {
                     (None, false) => Ended::Done,
                 },
                 failure: outcome.failure.clone(),
+                aborted,
                 usage,
                 alignment: super::alignment(kernel, &counted, host),
                 arrivals: super::arrivals(kernel, &counted, host),
@@ -217,7 +219,8 @@ impl Http {
                 Some(curl) => vec![curl.url.parse().context("--curl")?],
                 None => self.urls.clone(),
             };
-            let plan = self.asked.plan(&urls, curl.as_ref(), &self.place.clients, seed)?;
+            let mut plan = self.asked.plan(&urls, curl.as_ref(), &self.place.clients, seed)?;
+            self.asked.replay(&self.replay, &mut plan)?;
             return Ok((plan, Source::default()));
         };
         let in_file = || file.display().to_string();
@@ -267,7 +270,12 @@ impl Http {
                 scenario: self.scenario.as_ref().map(|f| f.display().to_string()),
                 name: said.name,
                 about: said.about,
-                more: more.into_iter().chain(fast).chain(via::shown(plan)).collect(),
+                more: more
+                    .into_iter()
+                    .chain(fast)
+                    .chain(via::shown(plan))
+                    .chain(self.replay.shown(plan))
+                    .collect(),
             },
             phases,
             pools: plan.pools.iter().map(pool).collect(),

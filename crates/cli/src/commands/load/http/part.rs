@@ -43,8 +43,7 @@ impl Http {
             scenario: self.text.clone(),
             pools: plan.pools.len(),
             requests: plan.pools.iter().map(|p| p.requests.len()).max().unwrap_or(0),
-            phases: plan.phases.len(),
-            duration: plan.duration(),
+            phases: plan.phases.clone(),
             answers: plan.timeout + plan.waiting,
         };
         let about = About {
@@ -91,7 +90,7 @@ impl Http {
             lanes,
             exact: self.asked.exact,
             slack: self.asked.slack.unwrap_or_default(),
-            snapshots: Some(snapshots),
+            snapshots: Some(snapshots.into()),
             log: None,
             part: Some(part),
         };

@@ -21,6 +21,7 @@ use flowlane_load::{ClientRange, Phase, timeline};
 
 use super::super::find;
 use super::positive;
+use super::replay::ReplayOptions;
 use super::via::ViaOptions;
 use crate::units;
 
@@ -354,6 +355,11 @@ impl PlanOptions {
         };
         plan.check()?;
         Ok(plan)
+    }
+
+    /// Has the plan replay a recording, if there is one.
+    pub(super) fn replay(&self, options: &ReplayOptions, plan: &mut Plan) -> anyhow::Result<()> {
+        options.apply(plan, self.warm_up, self.duration)
     }
 
     /// The plan of the runs of a search.

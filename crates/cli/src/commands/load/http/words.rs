@@ -48,6 +48,10 @@ pub(super) fn schedule(pool: &Pool, phases: &[Phase]) -> String {
         Behaviour::HalfOpen => ", half open",
         Behaviour::SynOnly => ", SYN only",
     };
+    if let Some(recording) = &pool.replay {
+        let n = show_count(recording.requests() as u64);
+        return format!("replay of {n} requests, {connections} connections");
+    }
     match pool.pace {
         Pace::Closed => format!("closed loop, {connections} connections{what}"),
         Pace::Rate { per_second, poisson } => {

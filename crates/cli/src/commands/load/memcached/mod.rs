@@ -3,14 +3,13 @@
 mod mix;
 
 use std::net::SocketAddr;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::memcached::{self, MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, REQUESTS};
-use flowlane_load::report::Snapshot;
+use flowlane_load::report::SnapshotsTo;
 use flowlane_load::{ClientRange, Part, Phase};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
@@ -166,7 +165,7 @@ impl Load for Memcached {
 
     fn prepared(
         config: MemcachedLoadConfig,
-        to: Option<SyncSender<Snapshot>>,
+        to: Option<SnapshotsTo>,
         part: Option<Part>,
     ) -> anyhow::Result<MemcachedLoad> {
         Ok(MemcachedLoad::part(MemcachedLoadConfig { snapshots: to, ..config }, part)?)
