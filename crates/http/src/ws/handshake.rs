@@ -69,12 +69,7 @@ pub enum NoAnswer {
 ///
 /// # Errors
 /// It opens no WebSocket.
-pub fn answered(
-    status: u16,
-    fields: Fields<'_>,
-    key: &str,
-    protocol: Option<&str>,
-) -> Result<(), NoAnswer> {
+pub fn answered(status: u16, fields: Fields<'_>, key: &str, protocol: Option<&str>) -> Result<(), NoAnswer> {
     if status != 101 {
         return Err(NoAnswer::Status(status));
     }

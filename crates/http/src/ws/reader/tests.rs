@@ -24,8 +24,12 @@ fn read(side: Side, longest: u64, bytes: &[u8], cut: usize) -> (Vec<String>, Opt
                                 said.push(format!("{kind:?} {}", String::from_utf8_lossy(&whole)));
                             }
                         }
-                        Some(Event::Ping(bytes)) => said.push(format!("ping {}", String::from_utf8_lossy(bytes))),
-                        Some(Event::Pong(bytes)) => said.push(format!("pong {}", String::from_utf8_lossy(bytes))),
+                        Some(Event::Ping(bytes)) => {
+                            said.push(format!("ping {}", String::from_utf8_lossy(bytes)))
+                        }
+                        Some(Event::Pong(bytes)) => {
+                            said.push(format!("pong {}", String::from_utf8_lossy(bytes)))
+                        }
                         Some(Event::Close(code)) => said.push(format!("close {code:?}")),
                     }
                 }
@@ -40,7 +44,11 @@ fn read(side: Side, longest: u64, bytes: &[u8], cut: usize) -> (Vec<String>, Opt
 fn check(side: Side, bytes: &[u8], said: &[&str], fault: Option<Fault>) {
     for cut in [1, 2, 3, 5, 7, usize::MAX] {
         let (found, ended) = read(side, 1000, bytes, cut.min(bytes.len().max(1)));
-        assert_eq!((found.iter().map(String::as_str).collect::<Vec<_>>(), ended), (said.to_vec(), fault), "{cut}");
+        assert_eq!(
+            (found.iter().map(String::as_str).collect::<Vec<_>>(), ended),
+            (said.to_vec(), fault),
+            "{cut}"
+        );
     }
 }
 
@@ -85,7 +93,12 @@ fn masks_go_on_over_cuts_and_begin_anew_with_each_frame() {
     frame::write(&mut bytes, Opcode::Ping, b"odd", Some([1, 2, 3, 4]));
     frame::write(&mut bytes, Opcode::Binary, b"again", Some(KEY));
     frame::close(&mut bytes, None, "", Some(KEY));
-    check(Side::Client, &bytes, &["Text grüße, in zwei Teilen", "ping odd", "Binary again", "close None"], None);
+    check(
+        Side::Client,
+        &bytes,
+        &["Text grüße, in zwei Teilen", "ping odd", "Binary again", "close None"],
+        None,
+    );
 }
 
 #[test]
