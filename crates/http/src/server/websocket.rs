@@ -380,7 +380,7 @@ fn take(event: Event<'_>, lane: &Lane, open: bool, message: &mut Vec<u8>, out: &
             cells.add(Counter::WsPings, 1);
             frame::write(out, Opcode::Pong, payload, None);
         }
-        Event::Data { kind, bytes, first: true, last: true } => {
+        Event::Data { kind, bytes, first: true, last: true, .. } => {
             count(lane, kind);
             frame::write(out, kind.into(), bytes, None);
         }

@@ -34,6 +34,8 @@ pub enum Event<'a> {
         first: bool,
         /// Whether the message ends with it.
         last: bool,
+        /// Whether the message has had several frames so far.
+        fragmented: bool,
     },
     /// A ping, which wants a pong with the same payload.
     Ping(&'a [u8]),
@@ -61,6 +63,7 @@ enum Found {
         kind: Kind,
         first: bool,
         last: bool,
+        fragmented: bool,
         piece: Range<usize>,
     },
     /// Its payload lies in the input, unless some of it is kept.
@@ -135,8 +138,8 @@ impl Reader {
         let Some(found) = found else { return Ok((used, None)) };
         let Self { control, over, fault, .. } = self;
         let event = match found {
-            Found::Data { kind, first, last, piece } => {
-                Event::Data { kind, bytes: &input[piece], first, last }
+            Found::Data { kind, first, last, fragmented, piece } => {
+                Event::Data { kind, bytes: &input[piece], first, last, fragmented }
             }
             Found::Control(opcode, piece) => {
                 let payload = if control.is_empty() { &input[piece] } else { &control[..] };
@@ -193,7 +196,8 @@ impl Reader {
             }
             let told = self.data(frame, &input[piece.clone()], whole);
             if let Some((kind, first, last)) = told.map_err(|fault| self.fails(fault))? {
-                return Ok((used, Some(Found::Data { kind, first, last, piece })));
+                let fragmented = frame.opcode == Opcode::Continuation;
+                return Ok((used, Some(Found::Data { kind, first, last, fragmented, piece })));
             }
             if !whole {
                 return Ok((used, None));

@@ -15,7 +15,7 @@ fn read(side: Side, longest: u64, bytes: &[u8], cut: usize) -> (Vec<String>, Opt
                     at += used;
                     match event {
                         None => break,
-                        Some(Event::Data { kind, bytes, first, last }) => {
+                        Some(Event::Data { kind, bytes, first, last, .. }) => {
                             assert_eq!(first, message.is_empty());
                             // So that an empty piece is seen.
                             message.push(bytes.to_vec());
