@@ -22,7 +22,7 @@ pub enum Side {
 }
 
 /// What came.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A piece of a message. `first` and `last`: it begins and ends the message; it may be empty then.
     Data {

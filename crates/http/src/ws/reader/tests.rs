@@ -25,10 +25,10 @@ fn read(side: Side, longest: u64, bytes: &[u8], cut: usize) -> (Vec<String>, Opt
                             }
                         }
                         Some(Event::Ping(bytes)) => {
-                            said.push(format!("ping {}", String::from_utf8_lossy(bytes)))
+                            said.push(format!("ping {}", String::from_utf8_lossy(bytes)));
                         }
                         Some(Event::Pong(bytes)) => {
-                            said.push(format!("pong {}", String::from_utf8_lossy(bytes)))
+                            said.push(format!("pong {}", String::from_utf8_lossy(bytes)));
                         }
                         Some(Event::Close(code)) => said.push(format!("close {code:?}")),
                     }
