@@ -330,4 +330,5 @@ fn a_server_that_stops_says_so_and_a_stall_delays() {
             assert_eq!(stopped.join().unwrap(), 0, "nothing had to be reset");
         });
     assert_eq!((counts.get(Counter::WsClosed), counts.errors()), (1, 0), "{counts:?}");
+    assert_eq!(counts.get(Counter::WsPings), 0, "nothing follows a close frame: {counts:?}");
 }

@@ -326,8 +326,8 @@ impl Conn {
 #[inline]
 fn hear(answer: &mut Answer, begin: u64, payload: Payload, (kind, bytes): (Kind, &[u8])) {
     if payload.verify && !answer.unasked && !answer.wrong {
-        let longer = answer.at + bytes.len() as u64 > payload.size as u64;
-        answer.wrong = longer || kind != payload.kind || !payload.is_of(begin, answer.at, bytes);
+        // Whether it is longer or shorter is seen at its end.
+        answer.wrong = kind != payload.kind || !payload.is_of(begin, answer.at, bytes);
     }
     answer.at += bytes.len() as u64;
 }

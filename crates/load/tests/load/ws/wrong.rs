@@ -91,9 +91,11 @@ fn a_handshake_without_an_answer_and_a_message_without_one_time_out() {
         (c.connected, ran.more("handshake-timeout"), ran.errors("timeout")),
         (0, c.not_connected, c.not_connected)
     );
-    let ran = run(Far::Silent, WsLoadConfig { timeout: SHORT, depth: 3, ..config() });
+    let phases = vec![Phase::hold(6 * SHORT)];
+    let ran = run(Far::Silent, WsLoadConfig { timeout: SHORT, depth: 3, phases, ..config() });
     let c = ran.counts;
     assert!(c.timed_out >= 4 && c.answered == 0, "{c:?}");
+    assert!(c.connected >= 8, "a connection without answers is given up for another: {c:?}");
     assert_eq!(ran.errors("timeout"), c.timed_out, "{c:?}");
 }
 
