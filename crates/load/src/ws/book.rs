@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use super::closes::Closes;
-use super::conn::End;
-use super::outcome::{NotOpened, Trouble, WsCounts};
+use super::outcome::{End, NotOpened, Trouble, WsCounts};
 use crate::report::{ErrorKind, LaneRecord, Recorder, Sample};
 
 /// Most failures of before the start that are kept one by one.

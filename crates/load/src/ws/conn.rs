@@ -15,7 +15,7 @@ use flowlane_stack::rng::Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::book::{Book, Waiting};
-use super::outcome::Trouble;
+use super::outcome::{End, Trouble};
 use super::payload::Payload;
 
 /// Longest message that a server may send when it is to be no answer of ours, bytes.
@@ -69,17 +69,6 @@ impl Pen {
             self.spare.push(buffer);
         }
     }
-}
-
-/// How far a connection's end is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum End {
-    #[default]
-    No,
-    /// Our close frame is on its way.
-    Told,
-    /// The server's has come; its end of the stream follows (RFC 6455 §7.1.1).
-    Said,
 }
 
 /// A connection, or the place of one.

@@ -139,6 +139,17 @@ impl NotOpened {
     }
 }
 
+/// How far a connection's end is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum End {
+    #[default]
+    No,
+    /// Our close frame is on its way.
+    Told,
+    /// The server's has come; its end of the stream follows (RFC 6455 §7.1.1).
+    Said,
+}
+
 /// How a connection ended that should not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Trouble {

@@ -10,10 +10,9 @@ use std::time::Duration;
 use flowlane::{Failure, SocketError, TcpStream};
 use flowlane_http::ws::Code;
 
-use super::conn::End;
 use super::lane::{Inner, Lane, Stage};
 use super::opening::Opened;
-use super::outcome::{NotOpened, Trouble};
+use super::outcome::{End, NotOpened, Trouble};
 use crate::run::clock;
 use crate::run::door::Refusal;
 
