@@ -7,7 +7,7 @@ witnesses() {
     have_packages ip=iproute2 ethtool=ethtool || true
     have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
     # Compilers with their address sanitizer, and readers of man pages, for programs in C and Python on libflowlane.
-    have_packages gcc=gcc clang=clang /usr/share/doc/libclang-rt-dev=libclang-rt-dev pkg-config=pkgconf nm=binutils mandoc=mandoc /usr/share/doc/python3-cffi=python3-cffi /usr/share/doc/python3-grpcio=python3-grpcio protoc=protobuf-compiler || true
+    have_packages gcc=gcc clang=clang /usr/share/doc/libclang-rt-dev=libclang-rt-dev pkg-config=pkgconf nm=binutils mandoc=mandoc /usr/share/doc/python3-cffi=python3-cffi /usr/share/doc/python3-grpcio=python3-grpcio /usr/share/doc/python3-websockets=python3-websockets protoc=protobuf-compiler || true
     have_packages chromium=chromium chromedriver=chromium-driver || true
     RUNLEVEL=1 have_packages nginx=nginx haproxy=haproxy nfcapd=nfdump nats-server=nats-server promtool=prometheus memcached=memcached memccapable=libmemcached-tools tinyproxy=tinyproxy-bin microsocks=microsocks || true
     [ "${CI-}" = true ] || return 0

@@ -17,13 +17,14 @@ pub mod rss_key_hex;
 pub mod seeds;
 pub mod switch;
 pub mod tcp;
+pub mod websocket;
 pub mod wire;
 
 /// A target's name and function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
@@ -34,4 +35,5 @@ pub const TARGETS: [Target; 10] = [
     ("switch", switch::run),
     ("proxy", proxy::run),
     ("memcached", memcached::run),
+    ("websocket", websocket::run),
 ];

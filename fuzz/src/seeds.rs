@@ -408,6 +408,7 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
         "switch" => switch_inputs(),
         "proxy" => crate::proxy::inputs(),
         "memcached" => crate::memcached::inputs(),
+        "websocket" => crate::websocket::inputs(),
         _ => Vec::new(),
     }
 }

@@ -48,6 +48,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     flowlane load tcp 127.0.0.1:7000 --mode connect",
     ),
     (
+        &["load", "ws"],
+        "  Ten thousand WebSockets, twenty thousand messages a second over them, each compared with its echo:
+    flowlane load ws ws://10.0.0.1:8080/ws -c 10k -r 20k
+  Text over TLS as fast as 50 connections allow:
+    flowlane load ws wss://localhost:8443/ws -k -c 50 --text --size 1Ki",
+    ),
+    (
         &["load", "memcached"],
         "  As fast as 50 connections allow, from a full cache, every value compared:
     flowlane load memcached localhost -c 50 --fill --verify

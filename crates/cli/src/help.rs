@@ -58,6 +58,21 @@ const BRIEF: &[Brief] = &[
         ],
     ),
     (
+        &["load", "ws"],
+        &[
+            ("connections", "WebSockets, which stay open"),
+            ("rate", "Messages per second, at times fixed in advance"),
+            ("duration", "Duration of the measurement"),
+            ("size", "Bytes of a message"),
+            ("text", "Messages of text"),
+            ("header", "'Name: value', may be repeated"),
+            ("insecure", "Accept any certificate"),
+            ("fail", "Exit code 1 if this holds: 'p99 > 20ms'"),
+            ("html", "Page with plots"),
+            ("json", "JSON in place of the table"),
+        ],
+    ),
+    (
         &["load", "memcached"],
         &[
             ("connections", "Connections, which stay open"),

@@ -1,6 +1,7 @@
 //! HTTP on Flowlane: messages, TLS, and a server that is an ordinary user of the crate `flowlane`.
 //!
 //! * [`h1`]: framing of HTTP/1 messages for both sides, without I/O.
+//! * [`ws`]: WebSocket for both sides, without I/O.
 //! * [`tls`]: set-up of TLS for servers and clients, and a stream that is plain or encrypted.
 //! * [`server`]: a web server in every lane, with the endpoints of `flowlane serve http`.
 #![forbid(unsafe_code)]
@@ -12,3 +13,4 @@ pub mod h1;
 pub mod server;
 #[cfg(feature = "net")]
 pub mod tls;
+pub mod ws;

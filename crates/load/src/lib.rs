@@ -11,8 +11,10 @@
 //!
 //! To a memcached it sends gets and sets, and verifies the values: [`memcached`].
 //!
+//! Over WebSockets it sends messages that are echoed, and compares them: [`ws`].
+//!
 //! Modules: [`run`] (what every run has: clients, flows, phases, start, end and outcome), [`udp`] (datagrams), [`tcp`], [`http`],
-//! [`memcached`], [`scenario`], [`report`] (recording, output, conditions of `--fail`), [`find`] (the highest
+//! [`memcached`], [`ws`], [`scenario`], [`report`] (recording, output, conditions of `--fail`), [`find`] (the highest
 //! rate that holds), [`resolve`], [`units`] (numbers with units).
 #![forbid(unsafe_code)]
 
@@ -27,6 +29,7 @@ pub mod scenario;
 pub mod tcp;
 pub mod udp;
 pub mod units;
+pub mod ws;
 
 pub use report::Threshold;
 pub use run::clients::ClientRange;

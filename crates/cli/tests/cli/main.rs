@@ -33,6 +33,7 @@ mod load_schema;
 mod load_serve;
 mod load_target;
 mod load_tcp;
+mod load_ws;
 #[path = "../../../load/tests/load/report/markup.rs"]
 mod markup;
 mod metrics;

@@ -31,6 +31,8 @@ pub(crate) enum Outcome {
     Closed,
     /// The peer speaks HTTP/2.
     Http2,
+    /// It is a WebSocket from here on.
+    WebSocket,
 }
 
 /// What a connection waits for; each has its own timeout.
@@ -239,6 +241,7 @@ impl Connection {
         let Scratch { output, prepared, .. } = scratch;
         match self.exchange.job() {
             Job::None => {}
+            Job::WebSocket => return Step::End(Outcome::WebSocket),
             Job::Stall(sleep) => {
                 if Pin::new(sleep.as_mut()).poll(cx).is_pending() {
                     return Step::Wait;

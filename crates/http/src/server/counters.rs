@@ -5,10 +5,11 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::h1::Fault;
+use crate::ws;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident, $machine:literal, $text:literal;)+) => {
-        /// Counters, except those of HTTP/1 faults.
+        /// Counters, except those of faults of HTTP/1 and of WebSocket.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Counter {
             $($(#[$doc])* $name,)+
@@ -58,6 +59,20 @@ counters! {
     BytesIn, "bytes-in", "bytes received";
     /// Bytes sent, TLS not counted.
     BytesOut, "bytes-out", "bytes sent";
+    /// Connections that became a WebSocket.
+    WebSockets, "websockets", "connections that became a WebSocket";
+    /// Messages of text that were sent back on them.
+    WsText, "ws-text", "messages of text sent back";
+    /// Messages of bytes that were sent back on them.
+    WsBinary, "ws-binary", "messages of bytes sent back";
+    /// Pings that were answered.
+    WsPings, "ws-pings", "pings answered";
+    /// Pings that were sent to peers that said nothing.
+    WsAsked, "ws-pings-sent", "pings sent to silent peers";
+    /// Pongs that came.
+    WsPongs, "ws-pongs", "pongs received";
+    /// WebSockets that the peer's close frame ended.
+    WsClosed, "ws-closed", "WebSockets closed by both sides";
     /// Requests that waited for a stall to end.
     Stalled, "stalled", "requests that came in a stall";
     /// Connections closed for being idle: no fault.
@@ -86,6 +101,10 @@ counters! {
     Http2Failed, "http2-failed", "connections ended by an error of HTTP/2";
     /// Connections that sent too many frames of HTTP/2 that carry nothing.
     Http2Flood, "http2-floods", "connections ended for too many frames of HTTP/2 that carry nothing";
+    /// WebSockets that ended without a close frame of the peer.
+    WsNoClose, "ws-no-close", "WebSockets that ended without a close frame";
+    /// WebSockets of which the peer answered neither a ping nor a close frame.
+    WsSilent, "ws-silent", "WebSockets whose peers had fallen silent";
     /// Answers given up because the lane kept too much for peers that do not read.
     NoMemory, "no-memory", "answers given up for want of memory";
 }
@@ -93,7 +112,9 @@ counters! {
 /// Counters that are errors begin here.
 const FIRST_ERROR: usize = Counter::TooMany as usize;
 const COUNTERS: usize = Counter::ALL.len();
-const CELLS: usize = COUNTERS + Fault::ALL.len();
+/// Those of WebSocket's faults begin here.
+const WS: usize = COUNTERS + Fault::ALL.len();
+const CELLS: usize = WS + ws::Fault::ALL.len();
 
 /// A lane's cells. Alignment keeps lanes out of each other's cache lines.
 #[derive(Debug)]
@@ -117,15 +138,22 @@ impl Cells {
         cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
+    pub(crate) fn ws_fault(&self, fault: ws::Fault) {
+        let cell = &self.0[WS + fault.index()];
+        cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
     /// Counts an answer by the class of its status.
     #[inline]
     pub(crate) fn answer(&self, status: u16) {
         self.add(
             match status {
-                0..300 => Counter::Success,
+                200..300 => Counter::Success,
                 300..400 => Counter::Redirection,
                 400..500 => Counter::ClientError,
-                _ => Counter::ServerError,
+                500.. => Counter::ServerError,
+                // The only other one is 101, behind which there is no HTTP.
+                0..200 => Counter::WebSockets,
             },
             1,
         );
@@ -169,6 +197,12 @@ impl Counts {
         self.0[COUNTERS + fault.index()]
     }
 
+    /// WebSockets that had this fault.
+    #[must_use]
+    pub fn ws_fault(&self, fault: ws::Fault) -> u64 {
+        self.0[WS + fault.index()]
+    }
+
     /// Connections that are open.
     #[must_use]
     pub fn open(&self) -> u64 {
@@ -198,7 +232,8 @@ impl Counts {
     /// Each kind of error: name for machines, value.
     pub fn each_error(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counters = Counter::ALL[FIRST_ERROR..].iter().map(|c| (c.name(), self.get(*c)));
-        counters.chain(Fault::ALL.iter().map(|f| (f.name(), self.fault(*f))))
+        let faults = Fault::ALL.iter().map(|f| (f.name(), self.fault(*f)));
+        counters.chain(faults).chain(ws::Fault::ALL.iter().map(|f| (f.name(), self.ws_fault(*f))))
     }
 
     /// The sum of both.

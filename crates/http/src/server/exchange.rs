@@ -20,6 +20,8 @@ pub(crate) enum Job {
     Stall(Box<Sleep>),
     /// Send a body.
     Send(Box<Sending>),
+    /// There is no other request: the connection is a WebSocket.
+    WebSocket,
 }
 
 /// What to do with the body of a request.
@@ -186,7 +188,11 @@ impl Rest {
         let asked = RequestView {
             method: request.method,
             target: request.target,
-            field: |name| request.fields.get(name),
+            // HTTP/1.0 knows no change of the protocol (RFC 9110 §7.8).
+            field: |name| {
+                let known = name != "upgrade" || request.version == Version::Http11;
+                request.fields.get(name).filter(|_| known)
+            },
         };
         let reply = route::answer(lane.site(), &asked);
         self.peer_ends = !request.keep_alive;
@@ -244,6 +250,10 @@ impl Rest {
         match after {
             After::Nothing => {}
             After::Send(sending) => self.job = Job::Send(Box::new(sending)),
+            After::WebSocket => {
+                self.closing = false;
+                self.job = Job::WebSocket;
+            }
             After::Echo { chunked } => {
                 if manner.request_len == Some(0) {
                     if chunked {

@@ -36,6 +36,11 @@ impl Memory {
         usize::try_from(free / 4).unwrap_or(MOST).clamp(LEAST, MOST)
     }
 
+    /// Bytes of the share that nobody keeps.
+    pub(crate) fn free(&self) -> usize {
+        usize::try_from(self.share.saturating_sub(self.used.load(Relaxed))).unwrap_or(usize::MAX)
+    }
+
     #[inline]
     pub(crate) fn add(&self, bytes: usize) {
         self.used.store(self.used.load(Relaxed) + bytes as u64, Relaxed);

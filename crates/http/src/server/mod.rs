@@ -24,10 +24,11 @@
 //! ```text
 //! accept ▸ TLS ▸ ALPN or preface ─ h2 ──▶ http2 ─────▶ route ▸ reply ▸ http2
 //!                               └─ http/1 ▶ connection ▶ route ▸ reply ▸ respond ▸ write
+//!                                                            └─ /ws ──▶ websocket
 //! ```
 //!
 //! Read RFC 9110 and 9112. Invariants: every request is answered or ends its connection, with a counter in [`Counts`]; [`Timeouts`] limit
-//! how long a slow peer may take. Not supported: upgrades, several ranges in one request, compression, directory listings.
+//! how long a slow peer may take. Not supported: upgrades other than to WebSocket, several ranges in one request, compression, directory listings.
 
 mod connection;
 mod counters;
@@ -42,6 +43,7 @@ mod reply;
 mod respond;
 mod route;
 mod scratch;
+mod websocket;
 
 use std::future::poll_fn;
 use std::io;
@@ -277,13 +279,20 @@ async fn encrypted(lane: &Lane, tls: ServerTls, stream: TcpStream) {
     }
 }
 
-/// HTTP/1, unless it turns out to be HTTP/2 with prior knowledge (RFC 9113 §3.3).
+/// HTTP/1, unless it turns out to be HTTP/2 with prior knowledge (RFC 9113 §3.3), or becomes a WebSocket (RFC 6455).
 async fn plain(lane: &Lane, stream: Stream<TcpStream>) {
     let mut connection = Connection::new(lane.clone(), stream);
     let outcome = poll_fn(|cx| connection.poll(cx)).await;
-    if outcome == Outcome::Http2 {
-        let (stream, begun) = connection.into_parts();
-        Box::pin(http2::serve(lane, stream, begun)).await;
+    match outcome {
+        Outcome::Closed => {}
+        Outcome::Http2 => {
+            let (stream, begun) = connection.into_parts();
+            Box::pin(http2::serve(lane, stream, begun)).await;
+        }
+        Outcome::WebSocket => {
+            let (stream, begun) = connection.into_parts();
+            Box::pin(websocket::serve(lane, stream, begun)).await;
+        }
     }
 }
 

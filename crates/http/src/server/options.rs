@@ -17,6 +17,8 @@ pub struct Options {
     pub timeouts: Timeouts,
     /// Largest body of a request, bytes.
     pub max_body: u64,
+    /// Largest message of a WebSocket, bytes.
+    pub max_message: u64,
     /// Most requests on one connection before it is closed; HTTP/1 only.
     pub requests_per_connection: u64,
     /// Most open connections in one lane; further ones are closed and counted.
@@ -40,6 +42,7 @@ impl Default for Options {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             max_body: 1 << 30,
+            max_message: 1 << 20,
             requests_per_connection: u64::MAX,
             connections_per_lane: 1 << 20,
             memory: 256 << 20,

@@ -34,6 +34,8 @@ pub(crate) enum Body {
     Lines(u32),
     /// The request's body.
     Echo,
+    /// No body: from here on the connection is a WebSocket, of which this is the answer's key.
+    WebSocket(String),
     /// Events, one after the other.
     Events(Box<Events>),
     File(Part),
@@ -108,7 +110,7 @@ impl Reply {
             Body::Text(text) => Some(text.len() as u64),
             Body::Pattern(len) => Some(*len),
             Body::Lines(n) => Some(u64::from(*n) * LINE.len() as u64),
-            Body::Echo | Body::Events(_) => None,
+            Body::Echo | Body::Events(_) | Body::WebSocket(_) => None,
             Body::File(part) => Some(part.len),
             Body::Kept(bytes) => Some(bytes.len() as u64),
         }
@@ -144,6 +146,7 @@ static BLOCK: [u8; PATTERN] = {
 /// Words for a status (RFC 9110 §15; RFC 6585).
 pub(crate) fn reason(status: u16) -> &'static str {
     match status {
+        101 => "Switching Protocols",
         200 => "OK",
         201 => "Created",
         202 => "Accepted",
@@ -166,6 +169,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
         414 => "URI Too Long",
         416 => "Range Not Satisfiable",
         418 => "I'm a teapot",
+        426 => "Upgrade Required",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",

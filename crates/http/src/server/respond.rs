@@ -43,6 +43,8 @@ pub(crate) enum After {
     Nothing,
     /// This body, piece by piece.
     Send(Sending),
+    /// Frames of a WebSocket.
+    WebSocket,
     /// The request's body as it comes, in chunks or not.
     Echo {
         chunked: bool,
@@ -73,12 +75,19 @@ pub(crate) fn head(
     if reply.status == 200 {
         out.extend_from_slice(&prepared.ok);
     } else {
+        if let Body::WebSocket(accept) = &reply.body {
+            return websocket(out, prepared, accept);
+        }
         out.extend_from_slice(b"HTTP/1.1 ");
         number(out, reply.status.into());
         out.push(b' ');
         out.extend_from_slice(reason(reply.status).as_bytes());
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&prepared.common);
+        if reply.status == 426 {
+            // What is required (RFC 9110 §15.5.22). HTTP/2 has no such field.
+            out.extend_from_slice(b"Upgrade: websocket\r\n");
+        }
     }
     for (name, value) in &reply.fields {
         for part in [name.as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
@@ -112,6 +121,17 @@ pub(crate) fn head(
     after(out, reply, chunked, most)
 }
 
+/// The answer behind which the connection is a WebSocket (RFC 6455 §4.2.2).
+#[cold]
+fn websocket(out: &mut Vec<u8>, prepared: &Prepared, accept: &str) -> After {
+    out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
+    out.extend_from_slice(&prepared.common);
+    out.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ");
+    out.extend_from_slice(accept.as_bytes());
+    out.extend_from_slice(b"\r\n\r\n");
+    After::WebSocket
+}
+
 #[inline]
 fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool, most: usize) -> After {
     let (source, left) = match reply.body {
@@ -135,6 +155,8 @@ fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool, most: usize) -> After {
             return After::Nothing;
         }
         Body::Echo => return After::Echo { chunked },
+        // It has an answer of its own.
+        Body::WebSocket(_) => return After::WebSocket,
         Body::Pattern(len) => (Source::Pattern, len),
         Body::Lines(n) => (Source::Lines, n.into()),
         // Its length is not known.
@@ -311,6 +333,7 @@ mod tests {
         match head(&mut out, &Prepared::for_tests(), reply, &mut manner, PATTERN) {
             After::Send(mut sending) => while !sending.more(&mut out, PATTERN).unwrap() {},
             After::Nothing => {}
+            After::WebSocket => out.extend(b"frames"),
             After::Echo { chunked } => out.extend(format!("echo {chunked}").bytes()),
         }
         (String::from_utf8(out).unwrap(), manner.keep_alive)
@@ -382,6 +405,17 @@ mod tests {
         }
         let whole: Vec<u8> = pattern().iter().copied().cycle().take(200_000).collect();
         assert!(out == whole, "another body");
+    }
+
+    #[test]
+    fn a_websocket_has_a_head_of_its_own() {
+        let reply = Reply { status: 101, ..Reply::ok("a/b", Body::WebSocket("key".into())) };
+        let (text, _) = write(reply, Manner { keep_alive: false, ..MANNER });
+        let head =
+            "HTTP/1.1 101 Switching Protocols\r\nDate: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+        assert_eq!(text, format!("{head}Sec-WebSocket-Accept: key\r\n\r\nframes"));
+        let (text, _) = write(Reply::status(426), MANNER);
+        assert!(text.contains("426 Upgrade Required\r\nDate: x\r\nUpgrade: websocket\r\n"), "{text}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::events::{Events, LARGEST, MOST, STREAM};
 use super::files;
 use super::reply::{BYTES, Body, LINE, Reply, TEXT};
 use crate::h1::is_host;
+use crate::ws::handshake::{self, NoRequest};
 
 /// Methods that all endpoints answer.
 const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
@@ -22,6 +23,7 @@ flowlane serve http
 /status/N          an answer with this status, 200 to 599
 /delay/MS          an answer after so many milliseconds; ?size=N
 /echo              the request's body
+/ws                a WebSocket: every message is sent back
 /events/N/MS       N server-sent events, so many milliseconds after the head and
                    after each other; ?first=MS, ?size=BYTES, ?end=[DONE]
 ";
@@ -47,6 +49,7 @@ where
     let Some(target) = origin(asked.target) else { return Reply::status(400) };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     endpoint(path, query).unwrap_or_else(|| match &site.dir {
+        _ if path == "/ws" => websocket(asked),
         Some(dir) => files::answer(dir, path, asked),
         None if path == "/" => Reply::ok(TEXT, Body::Text(HELP.into())),
         None => Reply::status(404),
@@ -105,6 +108,21 @@ fn endpoint(path: &str, query: &str) -> Option<Reply> {
         _ => return None,
     };
     Some(reply.unwrap_or_else(|| Reply::status(400)))
+}
+
+/// The opening handshake of a WebSocket (RFC 6455 §4.2).
+#[cold]
+fn websocket<'a, F>(asked: &RequestView<'a, F>) -> Reply
+where
+    F: Fn(&'static str) -> Option<&'a [u8]>,
+{
+    match handshake::asked(&asked.field) {
+        Ok(accept) if asked.method == "GET" => {
+            Reply { status: 101, ..Reply::ok(TEXT, Body::WebSocket(accept)) }
+        }
+        Err(NoRequest::Key) => Reply::status(400),
+        _ => Reply::status(426).with("Sec-WebSocket-Version", handshake::VERSION),
+    }
 }
 
 /// `N/MS`, and what the query says.

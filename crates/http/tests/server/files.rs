@@ -131,7 +131,7 @@ fn changed_meanwhile(name: &str, change: Change, kernel: bool) -> (usize, Counts
 }
 
 /// Runs a server on kernel sockets of the loopback, and `body` beside it.
-fn over_the_loopback<R>(
+pub(crate) fn over_the_loopback<R>(
     options: Options,
     body: impl FnOnce(std::net::SocketAddr) -> R,
 ) -> (R, Counts, KernelStats) {

@@ -11,3 +11,4 @@ mod memory;
 mod others;
 mod slow;
 mod stop;
+mod websocket;

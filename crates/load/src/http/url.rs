@@ -56,6 +56,7 @@ impl FromStr for Url {
             None => return Err(bad("no URL: http://HOST:PORT/PATH or https://... is needed")),
             Some("http") => false,
             Some("https") => true,
+            Some("ws" | "wss") => return Err(bad("a WebSocket: flowlane load ws has these")),
             _ => return Err(bad("only http:// and https:// are spoken")),
         };
         let uri: Uri = text.parse().map_err(|e| bad(&format!("no URL: {e}")))?;

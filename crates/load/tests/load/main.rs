@@ -7,3 +7,4 @@ mod knock;
 mod memcached;
 mod report;
 mod tcp;
+mod ws;

@@ -45,7 +45,7 @@ const fn way(
 }
 
 /// What has `--link`.
-const LINKED: &[&str] = &["serve", "load http", "load udp", "load tcp", "load memcached"];
+const LINKED: &[&str] = &["serve", "load http", "load udp", "load tcp", "load memcached", "load ws"];
 const WITH_LINKS: &str = "serve, load";
 
 static WAYS: &[Way] = &[

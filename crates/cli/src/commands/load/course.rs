@@ -1,4 +1,4 @@
-//! The course of `load tcp`, `load udp` and `load memcached`: which address is the target, a run or the runs of a search, and the report.
+//! The course of `load tcp`, `load udp`, `load memcached` and `load ws`: which address is the target, a run or the runs of a search, and the report.
 //!
 //! ```text
 //!   the target's address ▸ checks ▸ steering, clients ▸ the plan ▸ a run that is watched, or a search ▸ reports

@@ -13,6 +13,7 @@ mod reach;
 mod side;
 mod tcp;
 mod udp;
+mod ws;
 
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(crate) enum Load {
     Tcp(Box<tcp::Tcp>),
     /// Send gets and sets to a memcached, and verify the values.
     Memcached(Box<memcached::Memcached>),
+    /// Send messages over WebSockets to a server that echoes them.
+    Ws(Box<ws::Ws>),
     #[cfg(feature = "agents")]
     Agent(Box<agents::Agent>),
     Compare(compare::Compare),
@@ -51,6 +54,7 @@ impl Load {
             Self::Udp(udp) => course::Load::run(*udp),
             Self::Tcp(tcp) => course::Load::run(*tcp),
             Self::Memcached(memcached) => course::Load::run(*memcached),
+            Self::Ws(ws) => course::Load::run(*ws),
             #[cfg(feature = "agents")]
             Self::Agent(agent) => agent.run(),
             Self::Compare(compare) => compare.run(),
@@ -65,6 +69,7 @@ impl Load {
             Self::Tcp(tcp) => course::part::make(*tcp, errand),
             Self::Udp(udp) => course::part::make(*udp, errand),
             Self::Memcached(memcached) => course::part::make(*memcached, errand),
+            Self::Ws(ws) => course::part::make(*ws, errand),
             Self::Agent(_) | Self::Compare(_) => Err(anyhow::anyhow!("makes no such load")),
         }
     }

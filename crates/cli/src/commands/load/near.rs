@@ -271,7 +271,8 @@ impl Near {
     {
         let Run { name, target, rss, clients, tcp, frames, io, descriptors, home } = run;
         let mut builder = self.side.builder(Some(&self.link), self.is_kernel(), io, self.seed);
-        if let Some(frames) = frames {
+        // Kernel sockets need no frames.
+        if let Some(frames) = if self.is_kernel() { Some(FEW_FRAMES) } else { frames } {
             builder = builder.frames(frames);
         }
         let recorders = self.instruments.records.open()?;
@@ -305,6 +306,9 @@ pub(super) fn check_port(target: SocketAddr) -> anyhow::Result<()> {
     ensure!(target.port() != 0, "{target}: must have a port from 1 to 65535");
     Ok(())
 }
+
+/// Frames of a worker that needs none.
+pub(super) const FEW_FRAMES: usize = 64;
 
 /// Raises the limit of file descriptors as far as needed and allowed.
 pub(super) fn more_descriptors(wanted: usize, what: &str) -> anyhow::Result<()> {

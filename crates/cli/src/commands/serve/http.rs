@@ -23,7 +23,7 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(after_help = "\
-Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo; with ?chunked the answer has no Content-Length.
+Endpoints: /size/N, /size?size=N, /line, /status/N, /delay/MS, /echo, /events/N/MS, and /ws, a WebSocket; with ?chunked the answer has no Content-Length.
 With --dir, all other paths are files.")]
 pub(crate) struct HttpArguments {
     #[command(flatten)]
@@ -56,6 +56,9 @@ pub(crate) struct HttpArguments {
     /// Most bytes in the body of a request.
     #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1024Mi", value_parser = units::size)]
     max_body: usize,
+    /// Most bytes in a message of a WebSocket.
+    #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1Mi", value_parser = units::size)]
+    max_message: usize,
     /// Most memory for answers that peers do not read, in bytes over all lanes.
     #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "256Mi", value_parser = units::size)]
     max_memory: usize,
@@ -102,6 +105,9 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     if a.keepalive == Some(0) {
         bail!("--keepalive 0: a connection must carry at least one request");
     }
+    if a.max_message == 0 {
+        bail!("--max-message 0: must be at least 1");
+    }
     if a.max_connections == 0 {
         bail!("--max-connections 0: must be at least 1");
     }
@@ -133,6 +139,7 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
             write: a.body_timeout,
         },
         max_body: a.max_body as u64,
+        max_message: a.max_message as u64,
         requests_per_connection: a.keepalive.unwrap_or(u64::MAX),
         connections_per_lane: a.max_connections,
         memory: a.max_memory as u64,

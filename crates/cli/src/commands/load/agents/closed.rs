@@ -125,6 +125,30 @@ const SENT: &[(&str, &[&str])] = &[
             "seed",
         ],
     ),
+    (
+        "ws",
+        &[
+            "target",
+            "connections",
+            "depth",
+            "rate",
+            "poisson",
+            "size",
+            "text",
+            "any_answer",
+            "ramp",
+            "timeout",
+            "header",
+            "protocol",
+            "insecure",
+            "warm_up",
+            "duration",
+            "clients",
+            "routed",
+            "workers",
+            "seed",
+        ],
+    ),
 ];
 
 /// Options that stay with whoever conducts the run.

@@ -13,6 +13,7 @@ use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 
 use super::super::home::Home;
+use super::super::near::FEW_FRAMES;
 use super::super::reach::WaitOption;
 use super::super::side::{Side, Ways};
 use crate::address;
@@ -304,8 +305,6 @@ impl Place {
 
 /// Most cookies of Fast Open in a lane, each in at most 240 bytes.
 const MOST_COOKIES: u128 = 1 << 16;
-/// Frames of a worker that needs none.
-const FEW_FRAMES: usize = 64;
 
 /// Frames of a worker. Only packets in flight hold frames, and rings bound their number; idle connections hold none. Frames stay
 /// resident, 2 KiB each.

@@ -1,0 +1,322 @@
+//! One connection: what is still to be written, which messages are in flight, and what comes.
+//!
+//! An echo server answers in the order of the messages (it is one stream), so the first that waits is the one that is answered. Its bytes are compared as
+//! they come, and nothing is kept of them. A frame is made in a buffer of the lane's, which it keeps only while the server takes it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use flowlane::TcpStream;
+use flowlane_http::tls::Stream;
+use flowlane_http::ws::{Code, Event, Kind, Opcode, Reader, Side, frame};
+use flowlane_stack::rng::Rng;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::book::{Book, Waiting};
+use super::outcome::{End, Trouble};
+use super::payload::Payload;
+
+/// Longest message that a server may send when it is to be no answer of ours, bytes.
+const LONGEST: u64 = 1 << 20;
+/// Bytes that may wait to be written when a ping is still answered: who pings and does not read gets no more pongs (RFC 6455 §5.5.3).
+const FULL: usize = 64 << 10;
+/// Spare buffers of a lane, and what one may keep, bytes.
+const SPARE: usize = 64;
+const KEPT: usize = 256 << 10;
+
+/// What the connections of a lane share to write with.
+#[derive(Debug)]
+pub(super) struct Pen {
+    pub(super) payload: Payload,
+    pub(super) rng: Rng,
+    /// Empty buffers that have room.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Pen {
+    pub(super) fn new(payload: Payload, seed: u64) -> Self {
+        Self { payload, rng: Rng::new(seed), spare: Vec::with_capacity(SPARE) }
+    }
+
+    /// A mask. It need not surprise anybody between a generator and what it tests (RFC 6455 §5.3 has browsers in mind).
+    #[inline]
+    fn key(&mut self) -> [u8; 4] {
+        self.rng.next_u32().to_ne_bytes()
+    }
+
+    /// A key of the opening handshake.
+    pub(super) fn nonce(&mut self) -> [u8; 16] {
+        let (a, b) = (self.rng.next_u64(), self.rng.next_u64());
+        (u128::from(a) << 64 | u128::from(b)).to_ne_bytes()
+    }
+
+    /// Gives a buffer room, if there is a spare one.
+    #[inline]
+    fn give_room(&mut self, out: &mut Vec<u8>) {
+        if out.capacity() == 0
+            && let Some(spare) = self.spare.pop()
+        {
+            *out = spare;
+        }
+    }
+
+    fn put_back(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        if self.spare.len() < SPARE {
+            buffer.shrink_to(KEPT);
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// A connection, or the place of one.
+#[derive(Debug)]
+pub(super) struct Conn {
+    /// The connection, while it stands.
+    pub(super) stream: Option<Stream<TcpStream>>,
+    /// Wakes its task.
+    pub(super) waker: Option<Waker>,
+    /// What is to be written, and how much of it has been.
+    out: Vec<u8>,
+    written: usize,
+    /// Whether TLS holds bytes back.
+    flushing: bool,
+    reader: Reader,
+    waiting: VecDeque<Waiting>,
+    /// Its number among all connections, and those of the next message to be sent and to be answered.
+    ordinal: u64,
+    next: u64,
+    answered: u64,
+    /// Messages that were answered, over all its turns.
+    heard: u64,
+    answer: Answer,
+    pub(super) end: End,
+    /// In the queue of those that have room for a message.
+    pub(super) listed: bool,
+    /// Has something to write that was asked for outside of its task.
+    pub(super) dirty: bool,
+    /// Its oldest message has waited too long.
+    pub(super) gives_up: bool,
+}
+
+/// What is known of the answer that comes now.
+#[derive(Debug, Clone, Copy, Default)]
+struct Answer {
+    /// Bytes that have come of it.
+    at: u64,
+    /// When the first came.
+    first: Option<u64>,
+    wrong: bool,
+    /// Nobody waited for it when it began.
+    unasked: bool,
+}
+
+impl Conn {
+    pub(super) fn new(ordinal: u64) -> Self {
+        Self {
+            stream: None,
+            waker: None,
+            out: Vec::new(),
+            written: 0,
+            flushing: false,
+            reader: Reader::new(Side::Server, LONGEST),
+            waiting: VecDeque::new(),
+            ordinal,
+            next: 0,
+            answered: 0,
+            heard: 0,
+            answer: Answer::default(),
+            end: End::No,
+            listed: false,
+            dirty: false,
+            gives_up: false,
+        }
+    }
+
+    /// It stands.
+    pub(super) fn stands(&mut self, stream: Stream<TcpStream>, payload: Payload) {
+        self.stream = Some(stream);
+        self.reader = Reader::new(Side::Server, LONGEST.max(payload.size as u64));
+        self.answered = self.next;
+        (self.end, self.answer) = (End::No, Answer::default());
+    }
+
+    /// Messages in flight.
+    #[inline]
+    pub(super) fn in_flight(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether it takes another message.
+    #[inline]
+    pub(super) fn has_room(&self, depth: usize) -> bool {
+        self.stream.is_some() && self.end == End::No && self.waiting.len() < depth
+    }
+
+    /// Messages that were answered on it, over all its turns.
+    pub(super) fn answers(&self) -> u64 {
+        self.heard
+    }
+
+    /// When the oldest message in flight was sent.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.waiting.front().map(|waiting| waiting.sent)
+    }
+
+    /// Whether there is something to be written.
+    #[inline]
+    pub(super) fn is_to_write(&self) -> bool {
+        self.flushing || self.written < self.out.len()
+    }
+
+    /// Sends a message that was due at that moment.
+    #[inline]
+    pub(super) fn ask(&mut self, pen: &mut Pen, book: &mut Book, intended: u64, now: u64) {
+        pen.give_room(&mut self.out);
+        let (begin, key) = (Payload::begin(self.ordinal, self.next), pen.key());
+        pen.payload.write(begin, key, &mut self.out);
+        self.next += 1;
+        self.waiting.push_back(Waiting { intended, sent: now });
+        book.sent(intended, now);
+    }
+
+    /// Begins the end.
+    pub(super) fn close(&mut self, pen: &mut Pen, code: Code) {
+        if self.end == End::No {
+            pen.give_room(&mut self.out);
+            frame::close(&mut self.out, Some(code.into()), "", Some(pen.key()));
+            self.end = End::Told;
+        }
+    }
+
+    /// Writes as much as the server takes; how much. What TLS holds back is pushed on.
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, pen: &mut Pen) -> io::Result<usize> {
+        let Some(stream) = &mut self.stream else { return Ok(0) };
+        let mut n = 0;
+        while self.written < self.out.len() {
+            match Pin::new(&mut *stream).poll_write(cx, &self.out[self.written..])? {
+                Poll::Ready(taken) => {
+                    self.written += taken;
+                    n += taken;
+                }
+                Poll::Pending => break,
+            }
+        }
+        if n > 0 || self.flushing {
+            self.flushing = Pin::new(stream).poll_flush(cx)?.is_pending();
+        }
+        if self.written == self.out.len() && self.out.capacity() > 0 {
+            pen.put_back(std::mem::take(&mut self.out));
+            self.written = 0;
+        }
+        Ok(n)
+    }
+
+    /// Reads once; `None` if there is nothing now.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Option<io::Result<usize>> {
+        let stream = self.stream.as_mut()?;
+        let mut into = ReadBuf::new(buffer);
+        match Pin::new(stream).poll_read(cx, &mut into) {
+            Poll::Pending => None,
+            Poll::Ready(got) => Some(got.map(|()| into.filled().len())),
+        }
+    }
+
+    /// Takes bytes that came.
+    ///
+    /// # Errors
+    /// What they end the connection with. The close frame that answers is written as far as there is room.
+    #[inline]
+    pub(super) fn came(
+        &mut self,
+        bytes: &mut [u8],
+        pen: &mut Pen,
+        book: &mut Book,
+        now: u64,
+    ) -> Result<(), Trouble> {
+        let mut at = 0;
+        loop {
+            // Borrowed apart from the rest of the connection, which hears what it says.
+            let Self { reader, waiting, answer, ordinal, answered, heard, out, written, end, .. } =
+                &mut *self;
+            match reader.next(&mut bytes[at..]) {
+                Err(fault) => {
+                    self.close(pen, fault.code());
+                    return Err(Trouble::Fault(fault));
+                }
+                Ok((_, None)) => return Ok(()),
+                Ok((used, Some(event))) => {
+                    at += used;
+                    match event {
+                        Event::Data { kind, bytes, first, last, fragmented } => {
+                            if first {
+                                *answer = Answer { unasked: waiting.is_empty(), ..Answer::default() };
+                            }
+                            answer.first.get_or_insert(now);
+                            let begin = Payload::begin(*ordinal, *answered);
+                            hear(answer, begin, pen.payload, (kind, bytes));
+                            if last {
+                                let answer = std::mem::take(answer);
+                                if answer.unasked {
+                                    book.unasked();
+                                } else if let Some(message) = waiting.pop_front() {
+                                    *answered += 1;
+                                    *heard += 1;
+                                    book.counts.fragmented += u64::from(fragmented);
+                                    let size = pen.payload.size as u64;
+                                    let wrong = answer.wrong || pen.payload.verify && answer.at != size;
+                                    book.answered(message, answer.first.unwrap_or(now), now);
+                                    if wrong {
+                                        book.wrong(message, now);
+                                    }
+                                }
+                            }
+                        }
+                        Event::Ping(payload) => {
+                            book.counts.pings += 1;
+                            if *end == End::No && out.len() - *written < FULL {
+                                pen.give_room(out);
+                                frame::write(out, Opcode::Pong, payload, Some(pen.key()));
+                            }
+                        }
+                        Event::Pong(_) => {}
+                        Event::Close(code) => {
+                            let before = std::mem::replace(end, End::Said);
+                            if before == End::No {
+                                // The answer has the same code (RFC 6455 §5.5.1).
+                                frame::close(out, code, "", Some(pen.key()));
+                                return Err(Trouble::CloseFrame(code));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The connection is no more; `trouble` if it ended by itself. What was in flight is lost.
+    pub(super) fn end(&mut self, trouble: Option<&Trouble>, pen: &mut Pen, book: &mut Book, now: u64) {
+        self.stream = None;
+        let had_messages = !self.waiting.is_empty();
+        for message in self.waiting.drain(..) {
+            book.lost(message, now, trouble.unwrap_or(&Trouble::Closed));
+        }
+        book.ended(now, trouble, had_messages, self.end);
+        if self.out.capacity() > 0 {
+            pen.put_back(std::mem::take(&mut self.out));
+        }
+        (self.written, self.flushing, self.gives_up) = (0, false, false);
+    }
+}
+
+/// A piece of the answer to the message that begins there in the pattern.
+#[inline]
+fn hear(answer: &mut Answer, begin: u64, payload: Payload, (kind, bytes): (Kind, &[u8])) {
+    if payload.verify && !answer.unasked && !answer.wrong {
+        // Whether it is longer or shorter is seen at its end.
+        answer.wrong = kind != payload.kind || !payload.is_of(begin, answer.at, bytes);
+    }
+    answer.at += bytes.len() as u64;
+}

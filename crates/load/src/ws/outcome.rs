@@ -1,0 +1,254 @@
+//! How each message and each connection ended.
+
+use std::io;
+
+use flowlane::SocketError;
+use flowlane_http::ws::Fault;
+use flowlane_http::ws::handshake::NoAnswer;
+use serde::{Deserialize, Serialize};
+
+use crate::report::ErrorKind;
+use crate::run::outcome::{Account, Outcome};
+
+macro_rules! counts {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Counts of a lane, or of a run.
+        ///
+        /// Every message ends in exactly one way: answered, timed out, or lost with its connection.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case", default)]
+        pub struct WsCounts { $($(#[doc = $doc])+ pub $name: u64,)+ }
+
+        impl Account for WsCounts {
+            fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)+
+            }
+        }
+    };
+}
+
+counts! {
+    /// Messages sent.
+    messages,
+    /// Of them, answered, whatever the answer.
+    answered,
+    /// Of them, without an answer within the timeout.
+    timed_out,
+    /// Of them, in flight on a connection that ended.
+    lost,
+    /// Answers, of those counted, that took longer than the timeout from the intended moment.
+    late,
+    /// Answers that are not the message that was sent.
+    wrong,
+    /// Answers that came in fragments.
+    fragmented,
+    /// Messages for which no message of ours waited.
+    unasked,
+    /// Pings of the server, answered.
+    pings,
+    /// Messages due and not sent, since the generator did not keep up, no connection was free, or it was stopped.
+    unsent,
+    /// Times that a due message waited for a connection.
+    held_up,
+    /// WebSockets opened, those of before the run included.
+    connected,
+    /// WebSockets that could not be opened, likewise.
+    not_connected,
+    /// Of those, refused by the target.
+    connections_refused,
+    /// Of those, that failed after the connection stood: TLS, or the opening handshake.
+    handshakes_failed,
+    /// WebSockets that ended before the run did.
+    broken,
+    /// Of those, closed by the server with a close frame.
+    closed_by_server,
+    /// WebSockets that ended with a close frame of both sides, ours first.
+    closed,
+    /// WebSockets whose close frame the server did not answer.
+    unclosed,
+    /// Bytes written to sockets in the run.
+    bytes_written,
+    /// Bytes read from sockets in the run.
+    bytes_read,
+}
+
+/// Result of a run.
+pub type WsOutcome = Outcome<WsCounts>;
+
+/// Why a connection did not become a WebSocket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NotOpened {
+    /// TLS, in its words.
+    Tls(String),
+    /// The connection failed.
+    Lost(ErrorKind, String),
+    /// The server closed before it answered.
+    Closed,
+    /// It did not answer in time.
+    TooLate,
+    /// What it said is no answer of HTTP/1.
+    NotHttp(String),
+    /// Its answer opens no WebSocket.
+    Answer(NoAnswer),
+}
+
+impl NotOpened {
+    /// Its name in a report, for its count.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Tls(_) => "handshake-tls",
+            Self::Lost(..) | Self::Closed => "handshake-closed",
+            Self::TooLate => "handshake-timeout",
+            Self::NotHttp(_) => "handshake-not-http",
+            Self::Answer(NoAnswer::Status(_)) => "handshake-status",
+            Self::Answer(NoAnswer::Upgrade) => "handshake-no-upgrade",
+            Self::Answer(NoAnswer::Accept) => "handshake-bad-accept",
+            Self::Answer(NoAnswer::Unasked) => "handshake-unasked",
+        }
+    }
+
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Tls(_) => ErrorKind::Tls,
+            Self::Lost(kind, _) => *kind,
+            Self::Closed => ErrorKind::Closed,
+            Self::TooLate => ErrorKind::Timeout,
+            Self::Answer(NoAnswer::Status(_)) => ErrorKind::Status,
+            Self::NotHttp(_) | Self::Answer(_) => ErrorKind::Malformed,
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Self::Tls(why) => why.clone(),
+            Self::Lost(_, why) => format!("opening handshake: {why}"),
+            Self::Closed => "the server closed before it answered the opening handshake".into(),
+            Self::TooLate => "no answer to the opening handshake within the timeout".into(),
+            Self::NotHttp(why) => format!("the answer to the opening handshake is no HTTP/1: {why}"),
+            Self::Answer(NoAnswer::Status(status)) => {
+                format!("the answer to the opening handshake is {status}, not 101: is this path a WebSocket?")
+            }
+            Self::Answer(NoAnswer::Upgrade) => "the answer 101 does not change to WebSocket".into(),
+            Self::Answer(NoAnswer::Accept) => {
+                "Sec-WebSocket-Accept of the answer does not belong to the key that was sent".into()
+            }
+            Self::Answer(NoAnswer::Unasked) => {
+                "the answer wants an extension or a subprotocol that was not asked for".into()
+            }
+        }
+    }
+}
+
+/// How far a connection's end is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum End {
+    #[default]
+    No,
+    /// Our close frame is on its way.
+    Told,
+    /// The server's has come; its end of the stream follows (RFC 6455 §7.1.1).
+    Said,
+}
+
+/// How a connection ended that should not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// While connecting.
+    Connect(SocketError),
+    /// While it became a WebSocket.
+    Opening(NotOpened),
+    /// It failed.
+    Socket(ErrorKind, String),
+    /// The far side ended the stream without a close frame.
+    Closed,
+    /// The far side closed, with this code.
+    CloseFrame(Option<u16>),
+    /// The far side's frames are wrong.
+    Fault(Fault),
+    /// A message had no answer within the timeout.
+    NoAnswer,
+}
+
+impl Trouble {
+    /// What kind of error it is in a report.
+    pub(super) fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Connect(SocketError::NoDescriptor) => ErrorKind::Local,
+            Self::Connect(e) => match ErrorKind::of_io(&io::Error::from(*e)) {
+                ErrorKind::Timeout => ErrorKind::ConnectTimeout,
+                ErrorKind::Other => ErrorKind::Local,
+                kind => kind,
+            },
+            Self::Opening(why) => why.kind(),
+            Self::Socket(kind, _) => *kind,
+            Self::Closed | Self::CloseFrame(_) => ErrorKind::Closed,
+            Self::Fault(Fault::TooLong) => ErrorKind::TooLong,
+            Self::Fault(_) => ErrorKind::Malformed,
+            Self::NoAnswer => ErrorKind::Timeout,
+        }
+    }
+
+    /// In words.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Connect(e) => format!("connecting: {e}"),
+            Self::Opening(why) => why.words(),
+            Self::Socket(_, why) => why.clone(),
+            Self::Closed => "the server ended the connection without a close frame".into(),
+            Self::CloseFrame(Some(code)) => format!("the server closed with code {code}"),
+            Self::CloseFrame(None) => "the server closed without a code".into(),
+            Self::Fault(fault) => format!("the server sent {}", fault.words()),
+            Self::NoAnswer => "no answer within the timeout".into(),
+        }
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(e: io::Error) -> Self {
+        Self::Socket(ErrorKind::of_io(&e), e.to_string())
+    }
+}
+
+impl WsCounts {
+    /// Messages that failed; each once.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.timed_out + self.lost + self.wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flowlane::{ConnectError, Failure};
+
+    #[test]
+    fn troubles_have_kinds_and_words() {
+        let answer = |why| Trouble::Opening(NotOpened::Answer(why));
+        for (trouble, kind) in [
+            (Trouble::Connect(Failure::Refused.into()), ErrorKind::Refused),
+            (Trouble::Connect(Failure::TimedOut.into()), ErrorKind::ConnectTimeout),
+            (Trouble::Connect(ConnectError::NoPort.into()), ErrorKind::Local),
+            (Trouble::Connect(SocketError::NoDescriptor), ErrorKind::Local),
+            (Trouble::Opening(NotOpened::Tls("x".into())), ErrorKind::Tls),
+            (Trouble::Opening(NotOpened::Lost(ErrorKind::Reset, "x".into())), ErrorKind::Reset),
+            (Trouble::Opening(NotOpened::Closed), ErrorKind::Closed),
+            (Trouble::Opening(NotOpened::TooLate), ErrorKind::Timeout),
+            (Trouble::Opening(NotOpened::NotHttp("x".into())), ErrorKind::Malformed),
+            (answer(NoAnswer::Status(403)), ErrorKind::Status),
+            (answer(NoAnswer::Upgrade), ErrorKind::Malformed),
+            (answer(NoAnswer::Accept), ErrorKind::Malformed),
+            (answer(NoAnswer::Unasked), ErrorKind::Malformed),
+            (io::Error::from(io::ErrorKind::ConnectionReset).into(), ErrorKind::Reset),
+            (Trouble::Closed, ErrorKind::Closed),
+            (Trouble::CloseFrame(Some(1011)), ErrorKind::Closed),
+            (Trouble::CloseFrame(None), ErrorKind::Closed),
+            (Trouble::Fault(Fault::Masked), ErrorKind::Malformed),
+            (Trouble::Fault(Fault::TooLong), ErrorKind::TooLong),
+            (Trouble::NoAnswer, ErrorKind::Timeout),
+        ] {
+            assert_eq!(trouble.kind(), kind, "{trouble:?}");
+            assert!(!trouble.words().is_empty());
+        }
+    }
+}
