@@ -26,6 +26,7 @@
 //! goes to the lane of its keys ([`Placement`]).
 
 mod accept;
+mod ahead;
 mod connection;
 mod datagrams;
 mod lean;

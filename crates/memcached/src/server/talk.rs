@@ -1,5 +1,6 @@
 //! What is said on one connection: requests from bytes, their answers, and what is left to do when there is no room for more.
 
+use super::ahead;
 use super::lean::Lean;
 use super::round::Round;
 use super::shard::Shard;
@@ -132,7 +133,7 @@ impl Talk {
             return 0;
         }
         let item_max = shard.store.limits().item;
-        let mut at = 0;
+        let (mut at, mut looked) = (0, 1);
         self.want = 0;
         while !self.closing && !self.is_full(most, out) {
             if self.get.is_some() {
@@ -144,6 +145,10 @@ impl Talk {
             let rest = &bytes[at..];
             if rest.is_empty() {
                 break;
+            }
+            // The first request is answered: others came with it.
+            if at >= looked {
+                looked = at + ahead::requests(shard, rest);
             }
             match parse(rest, item_max) {
                 Parsed::More(want) if want > SMALL && want > rest.len() + 1 && !fits(shard, want) => {
@@ -260,11 +265,16 @@ impl Talk {
         most: usize,
         out: &mut Vec<u8>,
     ) {
+        let mut looked = 1;
         while !self.is_full(most, out) {
             let Some(key) = keys.next() else {
                 return self.here(shard, out, |_, out| out.extend_from_slice(b"END\r\n"));
             };
             self.key(shard, key, (cas, touch), out);
+            looked -= 1;
+            if looked == 0 && !keys.rest().is_empty() {
+                looked = ahead::keys(shard, &keys).max(1);
+            }
         }
         self.get = Some(Get { keys: keys.rest().to_vec(), at: 0, cas, touch });
     }
