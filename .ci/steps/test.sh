@@ -1,8 +1,8 @@
 #!/bin/bash
 # The README's test command. As root it includes the tests against the kernel in network namespaces.
 # Clients and servers of the world and witnesses: a router that tracks connections, captures that are read by others, a reader of Parquet files
-# and questions about HTTP/2 that nobody here wrote. A server that comes with its package is not to be started.
-pyarrow=$CI_TARGET/tools/pyarrow h2spec=$CI_TARGET/tools/h2spec
+# and questions about HTTP/2 that nobody here wrote, and a client of memcached. A server that comes with its package is not to be started.
+pyarrow=$CI_TARGET/tools/pyarrow h2spec=$CI_TARGET/tools/h2spec gomemcache=$CI_TARGET/tools/gomemcache
 witnesses() {
     have_packages ip=iproute2 ethtool=ethtool || true
     have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
@@ -21,6 +21,12 @@ witnesses() {
         { GOBIN=$h2spec GOPATH=$CI_TARGET/tools/go GOCACHE=$CI_TARGET/tools/go/cache GOFLAGS=-modcacherw retry go install github.com/summerwind/h2spec/cmd/h2spec@latest &&
             rm -rf "$CI_TARGET/tools/go"; } || note "test: h2spec could not be installed, so nobody else has asked the server about HTTP/2"
     fi
+    local source=$PWD/crates/memcached/tests/gomemcache
+    if [ ! "$gomemcache/gomemcache" -nt "$source/main.go" ]; then
+        have_packages go=golang-go || true
+        { (cd "$source" && GOPATH=$CI_TARGET/tools/go GOCACHE=$CI_TARGET/tools/go/cache GOFLAGS=-modcacherw retry go build -o "$gomemcache/gomemcache" .) &&
+            rm -rf "$CI_TARGET/tools/go"; } || note "test: gomemcache could not be built, so the client of Go's programs has not been tried"
+    fi
 }
 # They are fetched while the tests are compiled. What does not compile is said by the run below.
 witnesses &
@@ -28,6 +34,7 @@ cargo test --workspace --locked --no-run --quiet 2>"$CI_TARGET/ci-cargo.log" || 
 wait $!
 if [ -x "$pyarrow/bin/python" ]; then export FLOWLANE_PYARROW=$pyarrow/bin/python; fi
 if [ -x "$h2spec/h2spec" ]; then export FLOWLANE_H2SPEC=$h2spec/h2spec; fi
+if [ -x "$gomemcache/gomemcache" ]; then export FLOWLANE_GOMEMCACHE=$gomemcache/gomemcache; fi
 log=$CI_TARGET/ci-test.log
 triple=$(rustc -vV | sed -n 's/^host: //p')
 triple=${triple//-/_}

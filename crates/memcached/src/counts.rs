@@ -51,6 +51,8 @@ flowlane_sys::figures! {
         handed_over: count "requests that another lane answered";
         taken_over: count "requests of other lanes that were answered here";
         batches: count "batches of requests sent to other lanes";
+        moved_connections: count "connections that came from another lane to that of their keys";
+        moves_refused: count "connections that were to move and could not";
         ssl_handshake_errors: count "connections closed because their TLS handshake failed";
         udp_requests: count "datagrams that asked something";
         udp_bad: count "datagrams that were too short to ask anything";

@@ -151,5 +151,7 @@ pub use task::{
     JoinError, JoinHandle, LaneInfo, NotInLane, Sleep, TimedOut, current, keep, now, precise_now, sleep,
     sleep_until, spawn, spawn_on, timeout, yield_now,
 };
-pub use tcp::{OwnedReadHalf, OwnedWriteHalf, SendZcError, Sending, TcpHalfOpen, TcpListener, TcpStream};
+pub use tcp::{
+    Departed, OwnedReadHalf, OwnedWriteHalf, SendZcError, Sending, TcpHalfOpen, TcpListener, TcpStream,
+};
 pub use udp::UdpSocket;

@@ -43,6 +43,9 @@ fn bad_arguments() {
         ("-l 10.0.0.1,10.0.0.2", "one address"),
         ("--buckets 3", "--buckets"),
         ("--idle-timeout x", "--idle-timeout"),
+        ("--placement there", "--placement"),
+        ("--placement move --link tap:none --addr 10.0.0.1/24", "without --link"),
+        ("--placement move --io uring", "--io epoll"),
     ] {
         let output = flowlane(&format!("serve memcached --no-pin {more}")).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -206,6 +209,81 @@ fn encrypted() {
     assert_eq!(last["curr-connections"], 0, "{last}");
 }
 
+/// Sends requests and expects these answers, and once more when the connection may have moved.
+fn converses(mut output: impl Read, mut input: impl Write, asked: &str, expected: &str) {
+    input.write_all(asked.as_bytes()).unwrap();
+    let mut said = vec![0; expected.len()];
+    output.read_exact(&mut said).unwrap();
+    assert!(said == expected.as_bytes(), "{:.200}", String::from_utf8_lossy(&said));
+    input.write_all(b"mn\r\nquit\r\n").unwrap();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "MN\r\n");
+}
+
+/// Clients with one key each, some of which come to another lane than that of their key: they move there, TLS and all, and the views count them.
+#[test]
+fn clients_move_to_the_lane_of_their_key() {
+    let scratch = Scratch::new("memcached-move");
+    let (cert, path) = (scratch.dir().join("cert.pem"), scratch.dir().join("m.sock"));
+    let client = |n: usize| {
+        let get = format!("get key{n}\r\n");
+        let value = format!("VALUE key{n} 0 2\r\n{n:02}\r\nEND\r\n");
+        let asked = format!("set key{n} 0 0 2\r\n{n:02}\r\n{}", get.repeat(300));
+        (asked, format!("STORED\r\n{}", value.repeat(300)))
+    };
+    for way in ["plain", "path", "tls"] {
+        let port = flowlane_testnet::free_port();
+        let how = match way {
+            "plain" => format!("-p {port} -l 127.0.0.1"),
+            "path" => format!("-s {}", path.display()),
+            _ => format!("-p {port} -l 127.0.0.1 --tls --write-cert {}", cert.display()),
+        };
+        let line = format!("serve memcached -t 2 -m 8 --placement move --no-pin --json {how}");
+        let service = Program::ready(flowlane(&line), if way == "tls" { "TLS" } else { "memcached on" });
+        // That all 16 come to the lane of their key is as likely as 16 coins of one side.
+        for n in 0..16 {
+            let (asked, expected) = client(n);
+            match way {
+                "plain" => {
+                    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    converses(&stream, &stream, &asked, &expected);
+                }
+                "path" => {
+                    let stream = UnixStream::connect(&path).unwrap();
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    converses(&stream, &stream, &asked, &expected);
+                }
+                _ => {
+                    let mut openssl = Command::new("openssl");
+                    openssl.args(["s_client", "-quiet", "-verify_return_error", "-CAfile"]).arg(&cert);
+                    openssl.args(["-connect", &format!("127.0.0.1:{port}"), "-verify_ip", "127.0.0.1"]);
+                    openssl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+                    let Ok(mut client) = openssl.spawn() else {
+                        return skipped("skipped in part, because there is no openssl");
+                    };
+                    let (input, output) = (client.stdin.take().unwrap(), client.stdout.take().unwrap());
+                    converses(output, &input, &asked, &expected);
+                    let _ = client.wait();
+                    drop(input);
+                }
+            }
+        }
+        let printed = service.interrupt();
+        let last = printed.lines().rfind(|line| line.contains("memcached-summary")).unwrap();
+        let last: Value = serde_json::from_str(last).unwrap();
+        has_the_shape(&last, "MemcachedSummary");
+        let moved = last["moved-connections"].as_u64().unwrap();
+        assert!((1..=16).contains(&moved), "{way}: {last}");
+        assert_eq!(
+            (&last["moves-refused"], &last["curr-connections"]),
+            (&0.into(), &0.into()),
+            "{way}: {last}"
+        );
+    }
+}
+
 /// What is said until the end of the connection.
 fn ask_raw(port: u16, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -313,7 +391,7 @@ fn metrics_have_the_exporters_names_and_the_page_its_rates() {
         assert!(shown.contains(&format!("\n{line}\n")), "{line}: {shown}");
     }
     let live = get(&web, "/v1/live");
-    for text in ["Gets", "Hits", "Sets", "Evictions"] {
+    for text in ["Gets", "Hits", "Sets", "Evictions", "Routed", "Moved"] {
         assert!(live.contains(&format!("\"text\":\"{text}\"")), "{text}: {live}");
     }
     drop(program.interrupt());

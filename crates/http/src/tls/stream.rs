@@ -60,6 +60,15 @@ impl<S> AsRef<S> for Stream<S> {
     }
 }
 
+impl<S> AsMut<S> for Stream<S> {
+    fn as_mut(&mut self) -> &mut S {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_mut().0,
+        }
+    }
+}
+
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Stream<S> {
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {

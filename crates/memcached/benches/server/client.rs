@@ -2,8 +2,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
+use flowlane_memcached::map::LaneMap;
+
+/// Of a client that is not said to have fewer.
 pub(crate) const CONNECTIONS: usize = 64;
 pub(crate) const KEYS: u64 = 100_000;
 /// A datagram whose answer has not come by then is sent again.
@@ -55,6 +59,8 @@ impl Way {
 
 pub(crate) struct Client {
     ways: Vec<Way>,
+    /// Of each way the keys that it asks for, if not all.
+    keys: Vec<Arc<Vec<u64>>>,
     random: Random,
     /// Of a hundred requests.
     get: u64,
@@ -62,17 +68,31 @@ pub(crate) struct Client {
 
 impl Client {
     /// One to a server that has all keys then.
-    pub(crate) fn new(port: u16, get: u64, udp: bool) -> Self {
+    pub(crate) fn new(port: u16, get: u64, udp: bool, connections: usize) -> Self {
         fill(port, KEYS, set);
-        Self { ways: (0..CONNECTIONS).map(|_| Way::new(port, udp)).collect(), random: Random::new(), get }
+        let ways = (0..connections).map(|_| Way::new(port, udp)).collect();
+        Self { ways, keys: Vec::new(), random: Random::new(), get }
+    }
+
+    /// From now on each connection asks for keys of one lane alone, one after another of another: wherever it has come to.
+    pub(crate) fn by_lane(mut self, port: u16) -> Self {
+        let map = lanes(port);
+        let mut keys = vec![Vec::new(); map.lanes];
+        (0..KEYS).for_each(|n| keys[map.lane_of(format!("key:{n:028}").as_bytes())].push(n));
+        let keys: Vec<Arc<Vec<u64>>> = keys.into_iter().map(Arc::new).collect();
+        self.keys = keys.into_iter().cycle().take(self.ways.len()).collect();
+        self
     }
 
     /// Asks on every connection and reads all answers; how many.
     pub(crate) fn round(&mut self) -> u64 {
-        let mut asked: [(Vec<u8>, bool); CONNECTIONS] = std::array::from_fn(|_| (Vec::new(), false));
-        for (way, (request, is_get)) in self.ways.iter_mut().zip(&mut asked) {
+        let mut asked: Vec<(Vec<u8>, bool)> = vec![(Vec::new(), false); self.ways.len()];
+        for (at, (way, (request, is_get))) in self.ways.iter_mut().zip(&mut asked).enumerate() {
             *is_get = self.random.below(100) < self.get;
-            let n = self.random.below(KEYS);
+            let n = match self.keys.get(at) {
+                Some(keys) => keys[self.random.below(keys.len() as u64) as usize],
+                None => self.random.below(KEYS),
+            };
             // The header of a datagram, which connections leave out.
             request.extend_from_slice(&[0, 7, 0, 0, 0, 1, 0, 0]);
             if *is_get {
@@ -85,8 +105,17 @@ impl Client {
         for (way, (request, is_get)) in self.ways.iter_mut().zip(&asked) {
             way.read(request, if *is_get { b"END\r\n" } else { b"STORED\r\n" });
         }
-        CONNECTIONS as u64
+        self.ways.len() as u64
     }
+}
+
+/// What a server says of its lanes.
+fn lanes(port: u16) -> LaneMap {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    stream.write_all(b"stats lanes\r\nquit\r\n").unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said.parse().unwrap()
 }
 
 /// Stores so many items over one connection.

@@ -4,6 +4,7 @@
 //! cargo bench -p flowlane-memcached --bench server                 # over TCP, one worker and one thread
 //! cargo bench -p flowlane-memcached --bench server -- --workers 2  # and memcached with -N, too
 //! cargo bench -p flowlane-memcached --bench server -- --udp
+//! cargo bench -p flowlane-memcached --bench server -- --placement --workers 2  # requests for other lanes by message, and connections that move
 //! cargo bench -p flowlane-memcached --bench server -- --overhead   # bytes of an item beside key and value
 //! cargo bench -p flowlane-memcached --bench server -- --churn 600  # seconds; does the limit of memory hold?
 //! cargo bench -p flowlane-memcached --bench server -- --pair       # our own stack, in memory
@@ -17,11 +18,13 @@
 mod client;
 mod memory;
 mod pair;
+mod placement;
 mod process;
 
 use std::time::{Duration, Instant};
 
 use client::{CONNECTIONS, Client};
+use flowlane_memcached::server::Placement;
 use process::{Kind, Running};
 
 fn main() {
@@ -33,10 +36,14 @@ fn main() {
     };
     let workers = value("--workers").unwrap_or(1);
     if let Some(port) = value("--serve") {
-        return process::serve(port as u16, workers, value("--memory").unwrap_or(64));
+        let placement = if given("--move") { Placement::Move } else { Placement::Route };
+        return process::serve(port as u16, workers, value("--memory").unwrap_or(64), placement);
     }
     let turns = value("--turns").unwrap_or(5);
     let turn = Duration::from_secs(value("--seconds").unwrap_or(2) as u64);
+    if given("--placement") {
+        return placement::run(turns, turn, workers.max(2));
+    }
     if given("--overhead") {
         return memory::overhead();
     }
@@ -82,7 +89,7 @@ fn main() {
 /// Nanoseconds of the server a request, and requests a second.
 fn measure(kind: Kind, port: u16, (workers, get, udp): (usize, u64, bool), turn: Duration) -> (f64, f64) {
     let server = Running::start(kind, port, workers, 64);
-    let mut client = Client::new(port, get, udp);
+    let mut client = Client::new(port, get, udp, CONNECTIONS);
     let (before, began, mut requests) = (server.time(), Instant::now(), 0);
     while began.elapsed() < turn {
         requests += client.round();

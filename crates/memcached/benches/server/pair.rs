@@ -15,6 +15,8 @@ use crate::client::{KEYS, Random, set};
 const CONNECTIONS: usize = 16;
 /// Requests that a connection has under way.
 const DEPTH: usize = 16;
+/// Bytes of an answer: a line with the key, the value, and the end.
+const ANSWER: usize = "VALUE key: 0 100\r\n\r\nEND\r\n".len() + 28 + 100;
 
 /// One lane on this worker of two.
 fn on_worker(worker: u16) -> Arc<Rss> {
@@ -47,10 +49,11 @@ pub(crate) fn run(turns: usize, time: Duration) {
         };
         let server = builder.host(Host::new("server", on_worker(0), serving).interface(on("10.0.0.1/24")));
         let done: Arc<[AtomicU64; 2]> = Arc::default();
+        let requests = requests();
         let counting = done.clone();
         let filled = Arc::new(Mutex::new(false));
         let asking = move || {
-            let (done, filled) = (counting.clone(), filled.clone());
+            let (done, filled, requests) = (counting.clone(), filled.clone(), requests.clone());
             async move {
                 let lane = usize::from(flowlane::current().unwrap().bucket.0);
                 let first = !std::mem::replace(&mut *filled.lock().unwrap(), true);
@@ -58,8 +61,8 @@ pub(crate) fn run(turns: usize, time: Duration) {
                     store().await;
                 }
                 for n in 0..CONNECTIONS / 2 {
-                    let done = done.clone();
-                    let _ = flowlane::spawn(async move { ask(n as u64 + 1, &done[lane]).await });
+                    let (done, requests) = (done.clone(), requests.clone());
+                    let _ = flowlane::spawn(async move { ask(n as u64 + 1, requests, &done[lane]).await });
                 }
             }
         };
@@ -69,13 +72,35 @@ pub(crate) fn run(turns: usize, time: Duration) {
         let count = || done.iter().map(|n| n.load(Relaxed)).sum::<u64>();
         // Once all keys are there.
         std::thread::sleep(time);
-        let (before, began) = (count(), std::time::Instant::now());
+        let (before, began, busy) = (count(), std::time::Instant::now(), workers());
         std::thread::sleep(time);
-        rates.push((count() - before) as f64 / began.elapsed().as_secs_f64());
+        let (gets, took) = ((count() - before) as f64, began.elapsed().as_secs_f64());
+        rates.push(gets / took);
+        let mut now = workers();
+        now.iter_mut()
+            .for_each(|(name, time)| *time -= busy.iter().find(|b| b.0 == *name).map_or(0.0, |b| b.1));
+        let busy: Vec<String> =
+            now.iter().map(|(name, time)| format!("{name} {:.0} %", time / took / 1e7)).collect();
+        println!("{:.0} gets/s; of a processor: {}", gets / took, busy.join(", "));
         drop(runtime.stop());
     }
     rates.sort_by(f64::total_cmp);
     println!("{:.0} gets/s ({:.0} to {:.0})", rates[rates.len() / 2], rates[0], rates[rates.len() - 1]);
+}
+
+/// Nanoseconds of processor time that each worker's thread has had.
+fn workers() -> Vec<(String, f64)> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let of = |thread: std::io::Result<std::fs::DirEntry>| {
+        let path = thread.unwrap().path();
+        let name = std::fs::read_to_string(path.join("comm")).ok()?.trim().to_owned();
+        let counted = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        let time = counted.split_whitespace().next()?.parse().ok()?;
+        name.starts_with("flowlane").then_some((name, time))
+    };
+    let mut all: Vec<(String, f64)> = threads.filter_map(of).collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
 }
 
 async fn connect() -> TcpStream {
@@ -102,31 +127,39 @@ async fn store() {
     }
 }
 
-/// Asks for ever.
-async fn ask(seed: u64, done: &AtomicU64) {
+/// All requests, one after another.
+fn requests() -> Arc<Vec<u8>> {
+    Arc::new((0..KEYS).flat_map(|n| format!("get key:{n:028}\r\n").into_bytes()).collect())
+}
+
+/// Asks for ever. Requests are ready, and all answers are of one length: what is measured at this end is the stack.
+async fn ask(seed: u64, requests: Arc<Vec<u8>>, done: &AtomicU64) {
     let stream = connect().await;
     let mut random = Random::new();
     (0..seed * 1000).for_each(|_| _ = random.below(2));
-    let (mut request, mut answer) = (Vec::new(), vec![0; 64 << 10]);
+    let each = requests.len() / KEYS as usize;
+    let answers = DEPTH * ANSWER;
+    let (mut request, mut answer) = (Vec::with_capacity(DEPTH * each), vec![0; answers]);
     loop {
         request.clear();
         for _ in 0..DEPTH {
-            request.extend_from_slice(format!("get key:{:028}\r\n", random.below(KEYS)).as_bytes());
+            let at = random.below(KEYS) as usize * each;
+            request.extend_from_slice(&requests[at..at + each]);
         }
         if stream.write_all(&request).await.is_err() {
             return;
         }
-        let (mut ends, mut tail) = (0, [0u8; 2]);
-        while ends < DEPTH {
-            let n = match stream.read(&mut answer).await {
-                Ok(n) if n > 0 => n,
+        let mut came = 0;
+        while came < answers {
+            match stream.read(&mut answer[came..]).await {
+                Ok(n) if n > 0 => came += n,
                 _ => return,
-            };
-            // "END", which no value of digits has; it may be cut.
-            let seen = [&tail[..], &answer[..n]].concat();
-            ends += seen.windows(3).filter(|three| three == b"END").count();
-            tail.copy_from_slice(&seen[seen.len() - 2..]);
+            }
         }
+        // Each of them a hit, and in its place.
+        assert!(
+            answer.chunks(ANSWER).all(|one| one.starts_with(b"VALUE key:") && one.ends_with(b"\r\nEND\r\n"))
+        );
         done.fetch_add(DEPTH as u64, Relaxed);
     }
 }

@@ -9,12 +9,14 @@ use flowlane::{
     Bind, BucketMap, HashConfig, Host, Indirection, Key, Rss, Runtime, Steer, TcpListener, Toeplitz,
     UdpFields, UdpSocket,
 };
-use flowlane_memcached::server::{Options, Server};
+use flowlane_memcached::server::{Options, Placement, Server};
 
 /// A server to be measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Ours,
+    /// Connections move to the lane of their keys.
+    OursMoving,
     Memcached,
     /// With `-N`: connections go to the thread of their card's queue.
     MemcachedByQueue,
@@ -24,6 +26,7 @@ impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "flowlane",
+            Self::OursMoving => "flowlane, move",
             Self::Memcached => "memcached",
             Self::MemcachedByQueue => "memcached -N",
         }
@@ -38,8 +41,9 @@ pub(crate) fn rss(lanes: usize) -> Rss {
 }
 
 /// Serves for ever, on TCP and UDP of one port.
-pub(crate) fn serve(port: u16, workers: usize, memory: usize) {
-    let options = Options { port, udp_port: port, workers, memory: memory << 20, ..Options::default() };
+pub(crate) fn serve(port: u16, workers: usize, memory: usize, placement: Placement) {
+    let memory = memory << 20;
+    let options = Options { port, udp_port: port, workers, memory, placement, ..Options::default() };
     let server = Server::new(options, workers).unwrap();
     let main = move || {
         let server = server.clone();
@@ -72,9 +76,12 @@ impl Drop for Running {
 impl Running {
     pub(crate) fn start(kind: Kind, port: u16, workers: usize, memory: usize) -> Self {
         let (port_too, threads, megabytes) = (port.to_string(), workers.to_string(), memory.to_string());
-        let mut command = if kind == Kind::Ours {
+        let mut command = if matches!(kind, Kind::Ours | Kind::OursMoving) {
             let mut own = Command::new(std::env::current_exe().unwrap());
             own.args(["--serve", &port_too, "--workers", &threads, "--memory", &megabytes]);
+            if kind == Kind::OursMoving {
+                own.arg("--move");
+            }
             own
         } else {
             let mut peer = Command::new("memcached");

@@ -43,6 +43,8 @@ pub struct About {
     pub lanes: LaneMap,
     /// Seconds after which an idle connection is closed; 0 for never.
     pub idle: u64,
+    /// What happens to connections whose keys are in another lane.
+    pub placement: &'static str,
 }
 
 /// What `stats` can be asked for.
@@ -148,6 +150,7 @@ fn general(all: &Snapshot, about: &About, out: &mut String) {
     }
     // Of this server alone.
     stats!(out, c, allocated_bytes slow_readers lost_connections bad_lines handed_over taken_over batches);
+    stats!(out, c, moved_connections moves_refused);
     if about.udp_port != 0 {
         stats!(out, c, udp_requests udp_bad udp_parts udp_incomplete udp_too_long udp_unsent);
     }
@@ -230,4 +233,5 @@ fn settings(about: &About, out: &mut String) {
     stat(out, "lru_segmented", "no");
     stat(out, "idle_timeout", about.idle);
     stat(out, "ssl_enabled", if about.tls { "yes" } else { "no" });
+    stat(out, "placement", about.placement);
 }

@@ -1,17 +1,31 @@
 //! How connections come to a lane: from a listener, plain or by way of a handshake, as long as there are not too many.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 
-use flowlane::{Datagram, SocketError, TcpListener, TcpStream, UdpSocket};
+use flowlane::service::Hold;
+use flowlane::{Bucket, Datagram, Departed, SocketError, TcpListener, TcpStream, UdpSocket, spawn_on};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::connection::Connection;
+use super::connection::{Connection, Done};
 use super::{Lane, ServerLane, datagrams};
 use crate::counts::Counts;
 
 /// What a client is told that finds too many others.
 const TOO_MANY: &[u8] = b"ERROR Too many open connections\r\n";
+
+/// A connection, or what is over one, as TLS. By the connection below it can be moved to another lane.
+pub trait Session:
+    AsyncRead + AsyncWrite + AsRef<TcpStream> + AsMut<TcpStream> + Unpin + Send + 'static
+{
+}
+
+impl<S> Session for S where
+    S: AsyncRead + AsyncWrite + AsRef<TcpStream> + AsMut<TcpStream> + Unpin + Send + 'static
+{
+}
 
 impl ServerLane {
     /// Serves the connections of a listener until the server is stopped; `each` is called with each of them first.
@@ -24,13 +38,8 @@ impl ServerLane {
         each: impl FnMut(&TcpStream) + Send,
     ) -> Result<(), SocketError> {
         self.accept(listener, each, move |open, stream| {
-            let (lane, at) = (open.lane.clone(), open.lane.at.clone());
-            flowlane::spawn(async move {
-                let _open = open;
-                let mut connection = Connection::new(lane, stream);
-                let _ = at.until_reset(poll_fn(|cx| connection.poll(cx))).await;
-            })
-            .is_ok()
+            let connection = Connection::new(open.lane.clone(), stream);
+            flowlane::spawn(live(open, connection, None)).is_ok()
         })
         .await
     }
@@ -46,24 +55,24 @@ impl ServerLane {
         through: impl Fn(TcpStream) -> F + Send,
     ) -> Result<(), SocketError>
     where
-        S: AsyncRead + AsyncWrite + AsRef<TcpStream> + Unpin + Send + 'static,
+        S: Session,
         F: Future<Output = Option<S>> + Send + 'static,
     {
         self.accept(listener, each, move |open, stream| {
             let (lane, at) = (open.lane.clone(), open.lane.at.clone());
             let handshake = through(stream);
             flowlane::spawn(async move {
-                let _open = open;
-                let serving = async move {
-                    let Some(stream) = handshake.await else {
+                let shaking = async { (handshake.await, at.hold()) };
+                match at.until_reset(Box::pin(shaking)).await {
+                    Some((Some(stream), hold)) => {
+                        let connection = Connection::new(lane, stream).ends_in_words();
+                        live(open, connection, Some(hold)).await;
+                    }
+                    Some((None, _)) => {
                         let _ = lane.own.with(|shard| shard.store.counts_mut().ssl_handshake_errors += 1);
-                        return;
-                    };
-                    let mut connection = Connection::new(lane, stream);
-                    poll_fn(|cx| connection.poll(cx)).await;
-                    poll_fn(|cx| connection.close(cx)).await;
-                };
-                let _ = at.until_reset(Box::pin(serving)).await;
+                    }
+                    None => {}
+                }
             })
             .is_ok()
         })
@@ -124,6 +133,52 @@ impl ServerLane {
     }
 }
 
+/// Serves a connection until it ends or leaves for another lane. `hold`: of the lane in which it was before, until this one waits for its end.
+async fn live<S: Session>(open: Open, mut connection: Connection<S>, mut hold: Option<Hold>) {
+    let at = open.lane.at.clone();
+    let leaving = at
+        .until_reset(poll_fn(|cx| {
+            let done = connection.poll(cx);
+            hold = None;
+            match done {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Done::Ended) => Poll::Ready(None),
+                Poll::Ready(Done::Move(to)) => {
+                    let lane = open.lane.beside(to);
+                    let leaving = lane.and_then(|lane| Some((lane, connection.leave()?, at.hold())));
+                    if leaving.is_none() {
+                        connection.stay();
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(leaving)
+                }
+            }
+        }))
+        .await;
+    match leaving {
+        Some(Some((lane, departed, hold))) => {
+            let to = Bucket(lane.at.index() as u16);
+            let _ = spawn_on(to, go_on(open.moving(), connection, (lane, departed, hold)));
+        }
+        Some(None) => poll_fn(|cx| connection.close(cx)).await,
+        None => {}
+    }
+}
+
+/// Goes on with a connection that has left another lane. Its size is known, unlike that of [`live`], which calls this.
+fn go_on<S: Session>(
+    mut open: Open,
+    mut connection: Connection<S>,
+    (lane, departed, hold): (Lane, Departed, Hold),
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        if connection.arrive(lane.clone(), departed).is_ok() && open.arrive(lane).is_ok() {
+            live(open, connection, Some(hold)).await;
+        }
+    })
+}
+
 /// Counts a connection as open while it lives.
 #[derive(Debug)]
 struct Open {
@@ -139,14 +194,31 @@ impl Open {
         let number = lane.server.open.fetch_add(1, Relaxed) + 1;
         Self { lane, number, counted: false }
     }
+
+    /// Its connection leaves the lane, which counts it no more.
+    fn moving(mut self) -> Self {
+        self.uncount();
+        self
+    }
+
+    /// Its connection has come to the lane of the calling task, which is this one.
+    fn arrive(&mut self, lane: Lane) -> Result<(), SocketError> {
+        lane.own.with(|shard| shard.store.counts_mut().curr_connections += 1)?;
+        (self.lane, self.counted) = (lane, true);
+        Ok(())
+    }
+
+    fn uncount(&mut self) {
+        if std::mem::take(&mut self.counted) {
+            // A lane that has ended has nothing to be told.
+            let _ = self.lane.own.with(|shard| shard.store.counts_mut().curr_connections -= 1);
+        }
+    }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         self.lane.server.open.fetch_sub(1, Relaxed);
-        if self.counted {
-            // A lane that has ended has nothing to be told.
-            let _ = self.lane.own.with(|shard| shard.store.counts_mut().curr_connections -= 1);
-        }
+        self.uncount();
     }
 }

@@ -3,6 +3,9 @@
 //! The future is written by hand. It reads and answers in buffers that all connections of a worker share, and keeps only bytes of a request that is not
 //! whole and answers that its peer has no room for; while it keeps any of those, it reads nothing. What all connections of a lane keep is
 //! counted, and the more there is, the less each may keep ([`Shard::allowance`]).
+//!
+//! A connection that leans to another lane ([`Placement`](super::Placement)) moves between two rounds, with what it keeps, if that is not more than it may keep
+//! in any lane: so no lane comes to hold more than its share and this of each connection.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -11,13 +14,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use flowlane::service::Phase;
-use flowlane::{Sleep, SocketError, TcpStream, Time, sleep_until};
+use flowlane::{Departed, Sleep, SocketError, TcpStream, Time, sleep_until};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::Lane;
 use super::round::Taken;
-use super::shard::Shard;
+use super::shard::{LEAST, Shard};
 use super::talk::Talk;
+use super::{Lane, Placement};
 
 /// Most rounds in one turn; then other tasks run.
 const ROUNDS: u32 = 16;
@@ -35,9 +38,11 @@ thread_local! {
         RefCell::new(Scratch { input: vec![0; INPUT].into_boxed_slice(), output: Vec::with_capacity(INPUT) });
 }
 
-/// How a connection ended.
+/// How a connection ended in its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
+    /// It goes to this one.
+    Move(usize),
     /// By its peer, by `quit`, or with the service.
     Orderly,
     /// The peer or the network ended it badly.
@@ -46,6 +51,14 @@ enum End {
     Idle,
     /// Nothing was read for too long.
     Slow,
+}
+
+/// What becomes of a connection that has no more to do in its lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    Ended,
+    /// It is to go to this lane.
+    Move(usize),
 }
 
 /// One connection, over TCP or what is over that.
@@ -65,17 +78,20 @@ pub(crate) struct Connection<S> {
     /// Bytes received and sent that are not counted yet.
     moved: [u64; 2],
     timer: Option<Sleep>,
+    /// The peer is told of the end in words, as TLS has them.
+    says_end: bool,
     /// When something last came or went.
     active: Time,
 }
 
-impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + Unpin> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + AsMut<TcpStream> + Unpin> Connection<S> {
     pub(crate) fn new(lane: Lane, stream: S) -> Self {
         let active = flowlane::now().unwrap_or(Time::ZERO);
+        let free = lane.server.options.placement == Placement::Move;
         Self {
             lane,
             stream,
-            talk: Talk::default(),
+            talk: if free { Talk::free() } else { Talk::default() },
             flushing: false,
             unread: Vec::new(),
             kept: Vec::new(),
@@ -83,17 +99,23 @@ impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + Unpin> Connection<S> {
             held: 0,
             moved: [0; 2],
             timer: None,
+            says_end: false,
             active,
         }
     }
 
+    /// Tells the peer of the end in words of the protocol between connection and requests, as TLS has them.
+    pub(crate) fn ends_in_words(mut self) -> Self {
+        self.says_end = true;
+        self
+    }
+
     /// Does what can be done.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Done> {
         // Never polled outside a lane.
-        let Ok(now) = flowlane::now() else { return Poll::Ready(()) };
+        let Ok(now) = flowlane::now() else { return Poll::Ready(Done::Ended) };
         let polled = SCRATCH.with_borrow_mut(|scratch| self.rounds(cx, now, scratch));
-        let unread = self.unread.capacity().max(self.talk.reserved());
-        let held = unread + self.kept.capacity() + self.talk.bytes();
+        let held = self.keeps() + self.talk.bytes();
         let (moved, before) = (std::mem::take(&mut self.moved), std::mem::replace(&mut self.held, held));
         if moved != [0; 2] || held != before || polled.is_ready() {
             let _ = self.lane.own.with(|shard| {
@@ -109,7 +131,43 @@ impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + Unpin> Connection<S> {
                 }
             });
         }
-        polled.map(drop)
+        polled.map(|end| if let End::Move(lane) = end { Done::Move(lane) } else { Done::Ended })
+    }
+
+    /// Bytes of requests that are not answered and of answers that are not sent, and those that are to come before a request is whole.
+    fn keeps(&self) -> usize {
+        self.unread.capacity().max(self.talk.reserved()) + self.kept.capacity()
+    }
+
+    /// The lane to go to now, if it leans to one and keeps little.
+    fn goes(&self) -> Option<usize> {
+        let lane = self.talk.far()?;
+        (self.keeps() <= LEAST && self.lane.at.phase() == Phase::Serving).then_some(lane)
+    }
+
+    /// Takes it out of its lane, if that can be done.
+    pub(crate) fn leave(&mut self) -> Option<Departed> {
+        let departed = self.stream.as_mut().depart().ok()?;
+        self.timer = None;
+        let (desk, held) = (self.talk.moved(), std::mem::take(&mut self.held));
+        let _ = self.lane.own.with(|shard| {
+            shard.held = shard.held.saturating_sub(held);
+            desk.into_iter().for_each(|desk| shard.close_desk(desk));
+        });
+        Some(departed)
+    }
+
+    /// It could not leave, and does not try again.
+    pub(crate) fn stay(&mut self) {
+        self.talk.stay();
+        let _ = self.lane.own.with(|shard| shard.store.counts_mut().moves_refused += 1);
+    }
+
+    /// Goes on in the lane of the calling task, which is this one.
+    pub(crate) fn arrive(&mut self, lane: Lane, departed: Departed) -> Result<(), SocketError> {
+        *self.stream.as_mut() = departed.arrive()?;
+        self.lane = lane;
+        self.lane.own.with(|shard| shard.store.counts_mut().moved_connections += 1)
     }
 
     fn rounds(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> Poll<End> {
@@ -150,6 +208,8 @@ impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + Unpin> Connection<S> {
             if !self.take_answers(cx, output)? {
                 return Poll::Pending;
             }
+            self.write(cx, now, output)?;
+            return Poll::Ready(Ok(self.goes().map(End::Move)));
         } else if self.talk.is_closing() {
             return Poll::Ready(Ok(Some(End::Orderly)));
         } else if self.talk.can_use(self.unread.len()) {
@@ -250,7 +310,9 @@ impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + Unpin> Connection<S> {
 
     /// Tells the peer that this is the end, if it can be told at once.
     pub(crate) fn close(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+        if self.says_end {
+            let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+        }
         Poll::Ready(())
     }
 

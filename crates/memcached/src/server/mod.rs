@@ -22,19 +22,22 @@
 //!                           └─ another's key ▶ round ▸ parcel ▸ shard ═▶ the other lane's shard ▸ answer ▸ store ═▶ back
 //! ```
 //!
-//! Which lane has a key is said by the key's hash, which is secret: nobody can fill one lane alone. A connection stays in the lane that accepted it.
+//! Which lane has a key is said by the key's hash, which is secret: nobody can fill one lane alone. A connection stays in the lane that accepted it, or
+//! goes to the lane of its keys ([`Placement`]).
 
 mod accept;
+mod ahead;
 mod connection;
 mod datagrams;
+mod lean;
 mod options;
 mod parcel;
 mod round;
 mod shard;
 mod talk;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flowlane::own::Own;
@@ -47,7 +50,8 @@ use crate::map::LaneMap;
 use crate::store::{KeyHash, Limits, Store};
 use shard::{Mail, Shard};
 
-pub use options::{LEAST_MEMORY, Options, OptionsError};
+pub use accept::Session;
+pub use options::{LEAST_MEMORY, Options, OptionsError, Placement};
 
 /// The second of a store's clock at which a runtime's clock began: times before it are past.
 const FIRST: u64 = 62;
@@ -71,6 +75,8 @@ struct Inner {
     mail: Mailboxes<Mail>,
     /// Connections that are open, of all lanes: looked at when one comes or goes.
     open: AtomicU64,
+    /// By lane, what a connection needs that moves there.
+    places: Vec<OnceLock<(Own<Shard>, InLane)>>,
 }
 
 /// The part of server and lane that a connection needs.
@@ -82,6 +88,12 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Another lane of the server, if it has begun.
+    fn beside(&self, lane: usize) -> Option<Self> {
+        let (own, at) = self.server.places.get(lane)?.get()?.clone();
+        Some(Self { server: self.server.clone(), own, at })
+    }
+
     /// The second it is, on the store's clock.
     fn second(&self) -> u32 {
         second(flowlane::now().unwrap_or(Time::ZERO))
@@ -111,6 +123,7 @@ impl Lane {
                 steering: options.steering.as_deref().cloned(),
             },
             idle: options.idle.map_or(0, |idle| idle.as_secs()),
+            placement: options.placement.name(),
         }
     }
 }
@@ -133,7 +146,8 @@ impl Server {
     pub fn new(options: Options, lanes: usize) -> Result<Self, OptionsError> {
         options.check(lanes)?;
         let mail = Mailboxes::new(lanes, 2 * lanes);
-        let inner = Inner { options, lanes, hash: KeyHash::default(), mail, open: AtomicU64::new(0) };
+        let places = std::iter::repeat_with(OnceLock::new).take(lanes).collect();
+        let inner = Inner { options, lanes, hash: KeyHash::default(), mail, open: AtomicU64::new(0), places };
         Ok(Self { inner: Arc::new(inner), service: Service::new(lanes) })
     }
 
@@ -159,6 +173,8 @@ impl Server {
         let share = inner.options.buffers / inner.lanes;
         let numbers = (at.index(), inner.lanes);
         let own = Own::new(Shard::new(store, inner.hash, numbers, share, inner.mail.clone()))?;
+        // It begins once: the mailbox below is given out once.
+        let _ = inner.places[at.index()].set((own.clone(), at.clone()));
         let lane = Lane { server: inner.clone(), own, at };
         let (mut mail, answering) = (inner.mail.here().map_err(|_| SocketError::WrongLane)?, lane.clone());
         let answer = async move {

@@ -5,6 +5,28 @@ use std::time::Duration;
 
 use flowlane::Rss;
 
+/// What happens to a connection whose keys are another lane's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// It stays, and its requests go to their lane by message.
+    #[default]
+    Route,
+    /// It moves to the lane that has nearly all of its keys; a client with keys everywhere stays. On kernel sockets: on our own stack the flow hash
+    /// says where a connection is, and requests go by message.
+    Move,
+}
+
+impl Placement {
+    /// Its name in options and answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Route => "route",
+            Self::Move => "move",
+        }
+    }
+}
+
 /// Options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -32,6 +54,8 @@ pub struct Options {
     pub tls: bool,
     /// By what rule connections come to lanes, which `stats lanes` tells; `None`: by one that clients cannot foresee.
     pub steering: Option<Arc<Rss>>,
+    /// What happens to a connection whose keys are another lane's.
+    pub placement: Placement,
 }
 
 impl Default for Options {
@@ -50,6 +74,7 @@ impl Default for Options {
             path: None,
             tls: false,
             steering: None,
+            placement: Placement::Route,
         }
     }
 }

@@ -65,7 +65,7 @@ pub(crate) struct Shard {
 }
 
 /// Bytes that a connection may always keep, and most that it may keep for one purpose.
-const LEAST: usize = 4 << 10;
+pub(crate) const LEAST: usize = 4 << 10;
 const MOST: usize = 256 << 10;
 
 impl Shard {
@@ -247,7 +247,14 @@ const SHOWN: Shown = Shown {
         alias("bytes-read", "memcached_read_bytes", "bytes received"),
         alias("bytes-written", "memcached_written_bytes", "bytes sent"),
     ],
-    rates: &[("Gets", "cmd-get"), ("Hits", "get-hits"), ("Sets", "cmd-set"), ("Evictions", "evictions")],
+    rates: &[
+        ("Gets", "cmd-get"),
+        ("Hits", "get-hits"),
+        ("Sets", "cmd-set"),
+        ("Evictions", "evictions"),
+        ("Routed", "handed-over"),
+        ("Moved", "moved-connections"),
+    ],
 };
 
 const fn command(figure: &'static str, labels: &'static [(&'static str, &'static str)]) -> Alias {

@@ -1,5 +1,7 @@
 //! What is said on one connection: requests from bytes, their answers, and what is left to do when there is no room for more.
 
+use super::ahead;
+use super::lean::Lean;
 use super::round::Round;
 use super::shard::Shard;
 use crate::answer::stats::{self, About, Kind};
@@ -32,9 +34,32 @@ pub(crate) struct Talk {
     want: usize,
     /// Bytes that were looked at and have no end of line.
     looked_at: usize,
+    /// Which other lane its keys are in, if its connection may move there.
+    lean: Lean,
 }
 
 impl Talk {
+    /// Of a connection that may move to another lane.
+    pub(crate) fn free() -> Self {
+        Self { lean: Lean::free(), ..Self::default() }
+    }
+
+    /// The lane that its connection is to move to, if nothing is half asked or half answered.
+    pub(crate) fn far(&self) -> Option<usize> {
+        self.lean.far().filter(|_| self.is_idle() && !self.closing)
+    }
+
+    /// Its connection moves: gives back the place where other lanes' answers come, which is the lane's.
+    pub(crate) fn moved(&mut self) -> Option<usize> {
+        self.lean.moved();
+        self.round.take().map(|round| round.desk)
+    }
+
+    /// Its connection cannot move.
+    pub(crate) fn stay(&mut self) {
+        self.lean.stay();
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
@@ -108,7 +133,7 @@ impl Talk {
             return 0;
         }
         let item_max = shard.store.limits().item;
-        let mut at = 0;
+        let (mut at, mut looked) = (0, 1);
         self.want = 0;
         while !self.closing && !self.is_full(most, out) {
             if self.get.is_some() {
@@ -120,6 +145,10 @@ impl Talk {
             let rest = &bytes[at..];
             if rest.is_empty() {
                 break;
+            }
+            // The first request is answered: others came with it.
+            if at >= looked {
+                looked = at + ahead::requests(shard, rest);
             }
             match parse(rest, item_max) {
                 Parsed::More(want) if want > SMALL && want > rest.len() + 1 && !fits(shard, want) => {
@@ -213,10 +242,14 @@ impl Talk {
                 let hash = command.key().map(|key| shard.hash.of(key));
                 let lane = hash.map_or(shard.index, |hash| KeyHash::lane(hash, shard.lanes()));
                 if lane == shard.index {
+                    if hash.is_some() {
+                        self.lean.here();
+                    }
                     self.here(shard, out, |shard, out| {
                         answer(&mut shard.store, hash.unwrap_or(0), request, out);
                     });
                 } else {
+                    self.lean.there(lane);
                     self.way(shard).there(lane, bytes.len(), |parcel| parcel.ask_request(bytes));
                 }
             }
@@ -232,11 +265,16 @@ impl Talk {
         most: usize,
         out: &mut Vec<u8>,
     ) {
+        let mut looked = 1;
         while !self.is_full(most, out) {
             let Some(key) = keys.next() else {
                 return self.here(shard, out, |_, out| out.extend_from_slice(b"END\r\n"));
             };
             self.key(shard, key, (cas, touch), out);
+            looked -= 1;
+            if looked == 0 && !keys.rest().is_empty() {
+                looked = ahead::keys(shard, &keys).max(1);
+            }
         }
         self.get = Some(Get { keys: keys.rest().to_vec(), at: 0, cas, touch });
     }
@@ -261,8 +299,10 @@ impl Talk {
         let hash = shard.hash.of(key);
         let lane = KeyHash::lane(hash, shard.lanes());
         if lane == shard.index {
+            self.lean.here();
             self.here(shard, out, |shard, out| get(&mut shard.store, hash, key, cas, touch, out));
         } else {
+            self.lean.there(lane);
             self.way(shard).there(lane, key.len(), |parcel| parcel.ask_get(key, cas, touch));
         }
     }

@@ -21,6 +21,8 @@ mod snapshot;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "net")]
+mod warm;
 mod write;
 
 use crate::counts::{ClassCounts, Counts};
@@ -31,6 +33,8 @@ use table::Table;
 pub use hash::KeyHash;
 pub(crate) use slab::{BINARY_KEY, FETCHED, STALE, TOKEN_SENT};
 pub use snapshot::Snapshot;
+#[cfg(feature = "net")]
+pub(crate) use warm::AT_ONCE;
 pub use write::{Delta, Mode, Outcome, Put};
 
 /// Longest key, bytes.

@@ -44,11 +44,17 @@ impl Table {
         &mut self.segments[bucket / SEGMENT][bucket % SEGMENT]
     }
 
+    /// The bucket of a hash: where its chain begins.
+    #[inline]
+    pub(crate) fn front(&self, hash: u32) -> &Id {
+        let bucket = self.bucket(hash);
+        &self.segments[bucket / SEGMENT][bucket % SEGMENT]
+    }
+
     /// The first item with this hash of which `is` holds.
     #[inline]
     pub(crate) fn find(&self, slab: &Slab, hash: u32, is: impl Fn(Id) -> bool) -> Option<Id> {
-        let bucket = self.bucket(hash);
-        let mut id = self.segments[bucket / SEGMENT][bucket % SEGMENT];
+        let mut id = *self.front(hash);
         while id != NONE {
             let meta = slab.meta(id);
             if meta.hash == hash && is(id) {

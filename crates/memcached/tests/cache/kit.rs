@@ -107,6 +107,35 @@ pub(crate) fn figure(report: &Report, name: &str) -> u64 {
 
 /// A server on kernel sockets of 127.0.0.1, and its port, while `body` runs.
 pub(crate) fn on_kernel_sockets<R>(options: Options, lanes: usize, body: impl FnOnce(u16) -> R) -> R {
+    let (server, runtime, port) = begin_on_kernel_sockets(options, lanes);
+    let result = body(port);
+    drop((server, runtime.stop()));
+    result
+}
+
+/// The same while its lanes move between workers; and what it counted.
+pub(crate) fn among_moving_lanes<R: Send>(
+    options: Options,
+    lanes: usize,
+    body: impl FnOnce(u16) -> R + Send,
+) -> (R, Report) {
+    let (_server, runtime, port) = begin_on_kernel_sockets(options, lanes);
+    let workers = lanes.min(2);
+    let result = std::thread::scope(|scope| {
+        let running = scope.spawn(|| body(port));
+        let mut turn = 0;
+        while !running.is_finished() {
+            let (lane, worker) = (turn % lanes, turn / lanes % workers);
+            block_on(runtime.handle().begin_move(0, Bucket(lane as u16), worker).unwrap()).unwrap();
+            turn += 1;
+        }
+        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    (result, runtime.stop())
+}
+
+/// A server on a free port of 127.0.0.1 that all its lanes listen on.
+pub(crate) fn begin_on_kernel_sockets(options: Options, lanes: usize) -> (Server, Runtime, u16) {
     let (rss, workers) = rss(lanes);
     let port = flowlane_testnet::free_port();
     let server = Server::new(options, lanes).unwrap();
@@ -115,9 +144,7 @@ pub(crate) fn on_kernel_sockets<R>(options: Options, lanes: usize, body: impl Fn
     builder.host(Host::kernel("server", rss, serving(&server, Some(Ipv4Addr::LOCALHOST), port, begun)));
     let runtime = builder.start().unwrap();
     (0..lanes).for_each(|_| begins.recv_timeout(PATIENCE).expect("a lane did not begin"));
-    let result = body(port);
-    drop(runtime.stop());
-    result
+    (server, runtime, port)
 }
 
 /// A connection that is written to and read from by hand.

@@ -3,6 +3,8 @@
 
 mod bad;
 mod beside;
+mod clients;
 mod datagrams;
 mod kit;
 mod lanes;
+mod moving;

@@ -107,6 +107,21 @@ impl KernelLane {
         }
     }
 
+    /// A socket leaves for another lane, and its flow with it.
+    pub(super) fn flow_departs(&mut self, id: SocketId) -> Option<Standing> {
+        let table = &mut self.flows.as_mut()?.table;
+        let flow = table.get_mut(id.slot).copied();
+        table.remove(id.slot);
+        flow
+    }
+
+    /// A socket has come from another lane: its flow goes on here.
+    pub(super) fn flow_arrives(&mut self, id: SocketId, flow: Standing) {
+        if let Some(flows) = &mut self.flows {
+            flows.table.insert(id.slot, flow.afresh(flows.now()), flows.records.active().is_some());
+        }
+    }
+
     /// `end`: how, if it is known.
     #[cold]
     fn end_flow(&mut self, id: SocketId, end: Option<FlowEnd>) {

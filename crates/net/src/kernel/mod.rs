@@ -13,12 +13,14 @@
 //! * A connection that was accepted is registered when a task first waits for it. One that is answered and closed before never is.
 //! * A listener of a lane is a socket with `SO_REUSEPORT`: the kernel spreads connections over the lanes, by a hash of its own or as the
 //!   host says ([`steer`]), and a connection stays in the lane that accepted it.
+//! * A connection can leave its lane for another of the host ([`depart`]).
 //! * When a lane moves, its sockets are taken out of one epoll instance and put into another: two system calls each.
 
 mod arrival;
 mod connect;
 mod counted;
 mod datagrams;
+mod depart;
 mod errors;
 mod flows;
 mod home;
@@ -40,6 +42,7 @@ mod zerocopy;
 
 pub use arrival::{Arrival, Elsewhere};
 pub(crate) use datagrams::Lost;
+pub(crate) use depart::Travelling;
 pub(crate) use listen::Ports;
 pub use poller::Io;
 pub(crate) use poller::{News, Poller};

@@ -54,6 +54,13 @@ impl Standing {
     }
 }
 
+impl Standing {
+    /// The same flow in another table, as looked at now: the first of a list is the one due first.
+    pub(super) fn afresh(self, now: Time) -> Self {
+        Self { looked: now, listed: false, before: NONE, after: NONE, ..self }
+    }
+}
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Table {

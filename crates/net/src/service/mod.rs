@@ -177,10 +177,27 @@ impl InLane {
         .await
     }
 
+    /// Counts as a connection that has not ended, until it is dropped, in whatever lane or thread: for one on its way to another lane.
+    #[must_use]
+    pub fn hold(&self) -> Hold {
+        self.stop.hold();
+        Hold(self.stop.clone())
+    }
+
     /// Accepts from a listener until the service is stopped.
     #[must_use]
     pub fn accepting(&self, listener: TcpListener) -> Accepting {
         Accepting { place: Place::none(self), listener, stopping: false }
+    }
+}
+
+/// Of [`InLane::hold`].
+#[derive(Debug)]
+pub struct Hold(Arc<Stop>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.let_go();
     }
 }
 

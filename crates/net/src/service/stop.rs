@@ -77,7 +77,7 @@ impl Stop {
         }
         waiting.wakers[place] = Some(waker.clone());
         drop(waiting);
-        *lock(&self.left) += 1;
+        self.hold();
         place
     }
 
@@ -96,6 +96,15 @@ impl Stop {
         // What a waker drops may end here, too.
         drop(waiting);
         drop(waker);
+        self.let_go();
+    }
+
+    /// One that has not ended, and is not told of anything, until [`Stop::let_go`].
+    pub(super) fn hold(&self) {
+        *lock(&self.left) += 1;
+    }
+
+    pub(super) fn let_go(&self) {
         let mut left = lock(&self.left);
         *left = left.saturating_sub(1);
         if *left == 0 {
@@ -178,6 +187,10 @@ mod tests {
         }
         assert_eq!(Arc::strong_count(&told), 2, "nothing is kept of who has left");
         assert_eq!(stop.stop_within(Duration::from_secs(3600)), 0, "nobody is waited for");
+        stop.hold();
+        assert_eq!(stop.stop_within(Duration::ZERO), 1, "on its way");
+        stop.let_go();
+        assert_eq!(stop.stop_within(Duration::from_secs(3600)), 0);
         stop.join(1, &waker);
         stop.abandon(1);
         assert_eq!(Arc::strong_count(&told), 2);

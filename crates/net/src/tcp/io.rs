@@ -39,6 +39,12 @@ impl AsRef<TcpStream> for OwnedWriteHalf {
     }
 }
 
+impl AsMut<TcpStream> for TcpStream {
+    fn as_mut(&mut self) -> &mut TcpStream {
+        self
+    }
+}
+
 impl AsRef<TcpStream> for TcpStream {
     fn as_ref(&self) -> &TcpStream {
         self

@@ -16,7 +16,7 @@ mod stream;
 pub use half_open::TcpHalfOpen;
 pub use io::{OwnedReadHalf, OwnedWriteHalf};
 pub use listener::TcpListener;
-pub use stream::{SendZcError, Sending, TcpStream};
+pub use stream::{Departed, SendZcError, Sending, TcpStream};
 
 use crate::kernel::SocketId;
 

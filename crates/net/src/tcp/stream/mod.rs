@@ -1,12 +1,14 @@
-//! Connections: their endpoints, options and closing; [`connect`], [`files`], [`read`], [`write`] and [`zero_copy`] are separate files.
+//! Connections: their endpoints, options and closing; [`connect`], [`depart`], [`files`], [`read`], [`write`] and [`zero_copy`] are separate files.
 
 mod connect;
+mod depart;
 mod files;
 mod read;
 mod splice;
 mod write;
 mod zero_copy;
 
+pub use depart::Departed;
 pub use zero_copy::{SendZcError, Sending};
 
 use std::future::poll_fn;

@@ -5,6 +5,8 @@ use super::super::tls::TlsArguments;
 use super::super::unix_socket::UnixSocketArguments;
 use crate::units;
 use anyhow::{anyhow, bail, ensure};
+use clap::ValueEnum;
+use flowlane_memcached::server::Placement;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +41,9 @@ pub(crate) struct MemcachedArguments {
     /// Serve datagrams on this UDP port as well; 0 for none. Whoever can reach it can have answers sent to others: see the page on serve memcached.
     #[arg(long, short = 'U', value_name = "PORT", default_value_t = 0, help_heading = "Memcached")]
     pub(super) udp_port: u16,
+    /// What happens to a client whose keys are in another lane than its connection.
+    #[arg(long, value_name = "HOW", default_value = "route", value_enum, help_heading = "Memcached")]
+    pub(super) placement: PlacementOption,
     #[command(flatten, next_help_heading = "Memcached")]
     pub(super) unix: UnixSocketArguments,
     #[command(flatten)]
@@ -49,6 +54,31 @@ pub(crate) struct MemcachedArguments {
     /// Options of memcached's -o: idle_timeout=SECONDS, ssl_chain_cert=FILE, ssl_key=FILE.
     #[arg(long, short = 'o', value_name = "NAME=VALUE", value_delimiter = ',', help_heading = "Memcached")]
     extended: Vec<String>,
+}
+
+/// Values of `--placement`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PlacementOption {
+    /// Its requests go to their lanes by message, and the answers back.
+    Route,
+    /// The connection moves to the lane that more than three of four of its requests are for; others are routed. With kernel sockets and epoll alone:
+    /// on a link RSS says where a connection is.
+    Move,
+}
+
+impl PlacementOption {
+    pub(super) fn is_move(self) -> bool {
+        self == Self::Move
+    }
+}
+
+impl From<PlacementOption> for Placement {
+    fn from(option: PlacementOption) -> Self {
+        match option {
+            PlacementOption::Route => Self::Route,
+            PlacementOption::Move => Self::Move,
+        }
+    }
 }
 
 /// Mebibytes without a unit, else a size.

@@ -10,7 +10,7 @@ use super::unix_socket::AtPath;
 use crate::stdout;
 use anyhow::{Context, ensure};
 use flowlane::stats::{Report, ServiceFigures};
-use flowlane::{Bind, Host, SocketError, Steer, TcpListener, TcpStream, UdpSocket};
+use flowlane::{Bind, Host, Io, SocketError, Steer, TcpListener, TcpStream, UdpSocket};
 use flowlane_http::tls::{Alpn, ServerTls};
 use flowlane_memcached::server::{Options, Server};
 use flowlane_sys::words::legible;
@@ -53,6 +53,17 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
     );
     ensure!(a.udp_port == 0 || plan.listen.is_none(), "--udp-port: not with --listen-buckets");
     a.unix.apply(&mut plan)?;
+    ensure!(
+        !a.placement.is_move() || plan.link.is_kernel(),
+        "--placement move: on a link RSS says in which lane a connection is: use it without --link, or leave it out"
+    );
+    if a.placement.is_move() {
+        ensure!(
+            plan.io != Io::Uring,
+            "--placement move: not with --io uring, whose receives belong to one lane: use --io epoll, or leave it out"
+        );
+        plan.io = Io::Epoll;
+    }
     plan.udp_port = Some(a.udp_port).filter(|port| *port > 0);
     let known = !plan.link.is_kernel() || plan.steer == Steer::Hash || lanes == 1;
     let options = Options {
@@ -68,6 +79,7 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
         path: plan.path.as_ref().map(|path| legible(&path.to_string_lossy())),
         tls: plan.tls,
         steering: Some(plan.rss.clone()).filter(|_| known && plan.path.is_none()),
+        placement: a.placement.into(),
     };
     let server = Server::new(options, lanes).with_context(|| {
         format!(
