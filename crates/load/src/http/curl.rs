@@ -216,7 +216,7 @@ impl Curl {
             "http2" | "http2-prior-knowledge" => self.http2 = true,
             "form" => self.form.push(Field::parse(&value).map_err(|e| format!("-F {e}"))?),
             "form-string" => {
-                self.form.push(Field::literal(&value).map_err(|e| format!("--form-string {e}"))?)
+                self.form.push(Field::literal(&value).map_err(|e| format!("--form-string {e}"))?);
             }
             "compressed" => {}
             name if SILENT.contains(&name) => {}

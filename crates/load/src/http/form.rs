@@ -47,7 +47,7 @@ impl Field {
         for option in options {
             match option.split_once('=') {
                 Some(("type", kind)) if is_field_value(kind) && !kind.is_empty() => {
-                    field.kind = Some(kind.to_owned())
+                    field.kind = Some(kind.to_owned());
                 }
                 Some(("filename", name)) => field.filename = Some(name.trim_matches('"').to_owned()),
                 _ => {

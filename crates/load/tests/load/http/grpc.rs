@@ -42,8 +42,11 @@ fn fields(of: Fields) -> HeaderMap {
     of.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
 }
 
+/// What was asked: method and path, the head, and the body.
+type Asked = Arc<Mutex<Vec<(String, HeaderMap, Bytes)>>>;
+
 /// A server that says this to everybody, and what it was asked.
-fn server(says: Says, asked: &Arc<Mutex<Vec<(String, HeaderMap, Bytes)>>>) -> Serve {
+fn server(says: Says, asked: &Asked) -> Serve {
     let asked = asked.clone();
     serve(move |stream| {
         let asked = asked.clone();
@@ -100,7 +103,7 @@ fn calls(messages: u32, events: bool) -> Pool {
 
 #[test]
 fn a_server_gets_calls_and_their_messages() {
-    let asked = Arc::default();
+    let asked = Asked::default();
     let ran = run(plan(calls(2, false), ms(20_000)), &server(Says(HEAD, &[b"\0\0\0\0\x01x"], FINE), &asked));
     assert_eq!((ran.counts().answered, ran.counts().failed), (10, 0), "{:?}", ran.counts());
     assert!(ran.run.total.events.is_none(), "nobody asked for the times of messages");
