@@ -2,7 +2,7 @@
 //!
 //! They are judged on what has passed of the measured part, over all lanes, as at the end ([`super::threshold`]). Few samples say little: the
 //! first slow request is the whole p99 of a run that has just begun. So a condition waits until there are enough of them
-//! ([`Threshold::broken`] has how many), unless the person says from when on it is judged.
+//! (`Threshold::broken` has how many), unless the person says from when on it is judged.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flowlane_testnet::{Program, eventually};
+use flowlane_testnet::{Program, eventually, free_port};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -86,6 +86,41 @@ fn two_agents_send_what_one_generator_would() {
             }
         }
     }
+}
+
+/// WebSockets and their messages, dealt out; what the server counted is what was asked for.
+#[test]
+fn two_agents_make_one_run_of_web_sockets() {
+    let Some(nats) = Nats::start(&[]) else { return };
+    let port = free_port().to_string();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    server.args(["serve", "http", "--addr", "127.0.0.1/8", "--no-pin", "--port", &port]);
+    let server = Program::ready(server, "http on 127.0.0.1");
+    let url = format!("ws://127.0.0.1:{port}/ws");
+    let agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
+    let output = run(&nats, "ws", &url, &[&["--agents", "lab:2", "-c", "6", "-r", "301", "-d", "1s"]]);
+    let of_all = report(&output);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{of_all}");
+    let counts = &of_all["total"]["counts"];
+    assert_eq!((&counts["sent"], &counts["answered"]), (&301.into(), &301.into()), "{counts}");
+    assert_eq!(
+        of_all["lanes"].as_array().unwrap().iter().map(|l| l["flows"].as_u64().unwrap()).sum::<u64>(),
+        6
+    );
+    let sent: Vec<u64> =
+        of_all["agents"].as_array().unwrap().iter().map(|a| a["sent"].as_u64().unwrap()).collect();
+    assert!(sent.len() == 2 && sent.iter().all(|n| (150..=151).contains(n)), "{sent:?}");
+    drop(agents);
+    let _agent = nats.agent("c", &["--only", "10.0.0.0/8", "--", "--workers", "1"]);
+    let output = run(&nats, "ws", &url, &[&["--agents", "lab:1", "-d", "1s"]]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(1) && said.contains("sends to 127.0.0.1 for nobody (its --only)"),
+        "{said}"
+    );
+    refused(nats.load_of("ws", &[&url, "--agents", "lab", "--ca", "/etc/x"]), 2, "--ca: not with --agents");
+    let said = server.interrupt();
+    assert!(said.contains("301"), "{said}");
 }
 
 /// Client addresses are dealt out; those that an agent was started with are its own.
