@@ -24,7 +24,7 @@ use flowlane_load::{ClientRange, Part, Phase, timeline};
 
 use super::find::{self, Find, Measured};
 use super::home::Home;
-use super::near::{self, AimOptions, Near, Run};
+use super::near::{self, AimOptions, FEW_FRAMES, Near, Run};
 use super::reach::{NOWHERE, Named};
 use super::{EVERY, alignment, arrivals};
 use crate::drops;
@@ -381,7 +381,7 @@ fn begin<L: Load>(
         rss,
         clients,
         tcp: needs.tcp,
-        frames: needs.frames,
+        frames: if L::TCP && course.near.is_kernel() { Some(FEW_FRAMES) } else { needs.frames },
         io: course.near.io(L::TCP)?,
         descriptors: needs.descriptors,
         home: &course.home,

@@ -271,8 +271,7 @@ impl Near {
     {
         let Run { name, target, rss, clients, tcp, frames, io, descriptors, home } = run;
         let mut builder = self.side.builder(Some(&self.link), self.is_kernel(), io, self.seed);
-        // Kernel sockets need no frames.
-        if let Some(frames) = if self.is_kernel() { Some(FEW_FRAMES) } else { frames } {
+        if let Some(frames) = frames {
             builder = builder.frames(frames);
         }
         let recorders = self.instruments.records.open()?;
@@ -307,7 +306,7 @@ pub(super) fn check_port(target: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Frames of a worker that needs none.
+/// Frames of a worker that needs none: streams of the kernel's have their own memory. Its datagrams are received into frames.
 pub(super) const FEW_FRAMES: usize = 64;
 
 /// Raises the limit of file descriptors as far as needed and allowed.

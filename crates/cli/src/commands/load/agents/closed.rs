@@ -298,11 +298,15 @@ pub(super) fn admit(
 fn own_options(load: &str, own: &[String]) -> anyhow::Result<Vec<Given>> {
     let target = match load {
         "http" => "http://127.0.0.1/",
+        "ws" => "ws://127.0.0.1/",
         _ => "127.0.0.1:1",
     };
     let line = line(load, [target.to_owned()].into_iter().chain(own.iter().cloned()));
     let given = given(load, line).map_err(|e| in_one_line(&e))?;
-    Ok(given.into_iter().filter(|(id, words)| words != &[target] && id != "urls" && id != "named").collect())
+    Ok(given
+        .into_iter()
+        .filter(|(id, words)| words != &[target] && !["urls", "named", "target"].contains(&id.as_str()))
+        .collect())
 }
 
 /// Whether an agent was given an option where it was started, for a load.
@@ -395,7 +399,11 @@ mod tests {
             for option in of.get_arguments().filter(|a| !sent.contains(&a.get_id().as_str())) {
                 let Some(long) = option.get_long() else { continue };
                 let value = if option.get_action().takes_values() { "=1" } else { "" };
-                let target = if *load == "http" { "http://127.0.0.1:1/" } else { "127.0.0.1:1" };
+                let target = match *load {
+                    "http" => "http://127.0.0.1:1/",
+                    "ws" => "ws://127.0.0.1:1/",
+                    _ => "127.0.0.1:1",
+                };
                 let words = options(&[target, &format!("--{long}{value}")]);
                 assert!(admit(load, &words, &[], false).is_err(), "load {load} --{long}");
                 refused += 1;
