@@ -10,7 +10,8 @@ use flowlane_testnet::{Scratch, skipped};
 
 use crate::folder;
 
-/// The static library that cargo has built with this test; of several builds the last.
+/// The static library that cargo has built with this test; of several builds the last before the test itself: copies of the workspace, as the
+/// mutants', build theirs beside it.
 pub(crate) fn static_library() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let built = program.parent().unwrap().read_dir().unwrap().flatten().filter(|entry| {
@@ -21,7 +22,12 @@ pub(crate) fn static_library() -> PathBuf {
     let age = |entry: &std::fs::DirEntry| {
         entry.metadata().and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
     };
-    built.max_by_key(age).expect("cargo builds the static library with its tests").path()
+    let now = program.metadata().and_then(|about| about.modified()).unwrap();
+    built
+        .filter(|entry| age(entry) <= now)
+        .max_by_key(age)
+        .expect("cargo builds the static library with its tests")
+        .path()
 }
 
 /// Runs a command that has to do what it is for.
