@@ -7,6 +7,7 @@
 //! requests waited for one.
 
 use std::collections::VecDeque;
+use std::ops::DerefMut;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -19,8 +20,10 @@ use super::common::Common;
 use super::conn::Conn;
 use super::outcome::{MemcachedCounts, Trouble};
 use crate::run::clock;
+use crate::run::gate::Gate;
 use crate::run::moments::Moments;
 use crate::run::outcome::LaneOutcome;
+use crate::run::staying;
 
 /// Most requests sent before the worker does its other work.
 pub(super) const BATCH: usize = 32;
@@ -304,5 +307,47 @@ impl Inner {
         if rest && let Some(waker) = &conn.waker {
             waker.wake_by_ref();
         }
+    }
+}
+
+impl staying::Lane for Lane {
+    type Inner = Inner;
+
+    fn inner(&self) -> impl DerefMut<Target = Inner> {
+        self.inner()
+    }
+
+    fn gate(&self) -> &Gate {
+        &self.common.gate
+    }
+
+    fn is_exact(&self) -> bool {
+        self.common.config.exact
+    }
+
+    fn tick(&self) {
+        self.tick();
+    }
+}
+
+impl staying::Inner for Inner {
+    fn schedule(&mut self) -> &mut Option<Moments> {
+        &mut self.schedule
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    fn pump(&mut self, now: u64) -> bool {
+        self.pump(now)
+    }
+
+    fn unsent(&mut self, due: u64, now: u64, count: u64, want: bool) {
+        self.book.unsent(due, now, count, want);
+    }
+
+    fn wake_main(&mut self, waker: &Waker) {
+        self.wake_main(waker);
     }
 }

@@ -4,20 +4,16 @@
 //!   connections are opened ▸ items are stored ▸ common start ▸ phases ▸ nothing new is asked ▸ outstanding answers ▸ report
 //! ```
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use super::common::Common;
 use super::lane::{BATCH, Inner, Lane, Stage};
 use super::outcome::MemcachedCounts;
 use super::task;
 use crate::report::Recorder;
-use crate::run::moments::Moments;
 use crate::run::outcome::LaneOutcome;
-use crate::run::{GRACE, TICK, clock, timeline, wait};
+use crate::run::staying::{self, pause, until};
+use crate::run::{clock, timeline};
 
 /// Most connections of a lane whose handshakes are waited for at a time before the run.
 const OPENING: usize = 256;
@@ -41,9 +37,9 @@ pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<Memcac
     match common.config.rate {
         Some(rate) => open_loop(&lane, start, finish, rate).await,
         None => {
-            until(&lane, start, finish).await;
+            until(lane.as_ref(), start, finish).await;
             lane.enter(Stage::Closed(finish));
-            pause(&lane, finish, true, |_| false).await;
+            pause(lane.as_ref(), finish, true, |_| false).await;
         }
     }
     let stopped = clock();
@@ -62,9 +58,9 @@ async fn prepare(lane: &Arc<Lane>) -> Result<(), Option<String>> {
         if at % BATCH == BATCH - 1 {
             flowlane::yield_now().await;
         }
-        pause(lane, u64::MAX, true, |inner| at < inner.tried + OPENING).await;
+        pause(lane.as_ref(), u64::MAX, true, |inner| at < inner.tried + OPENING).await;
     }
-    pause(lane, u64::MAX, true, |inner| inner.tried == n).await;
+    pause(lane.as_ref(), u64::MAX, true, |inner| inner.tried == n).await;
     if lane.common.gate.stopped() {
         return Err(None);
     }
@@ -76,7 +72,7 @@ async fn prepare(lane: &Arc<Lane>) -> Result<(), Option<String>> {
     }
     lane.enter(Stage::Filling);
     let over = |inner: &Inner| inner.is_filled() || inner.book.fill_failed.is_some() || inner.standing == 0;
-    pause(lane, u64::MAX, true, over).await;
+    pause(lane.as_ref(), u64::MAX, true, over).await;
     let mut inner = lane.inner();
     let why = inner.book.fill_failed.take();
     let filled = inner.is_filled() && why.is_none();
@@ -110,37 +106,7 @@ async fn open_loop(lane: &Lane, start: u64, finish: u64, rate: u64) {
         inner.stage = Stage::Open;
         inner.list_all();
     }
-    loop {
-        let now = clock();
-        // Who wakes late, even after the end, still sends what was due before it.
-        if lane.common.gate.stopped() || now >= finish + GRACE {
-            break;
-        }
-        let (all, next, blocked) = {
-            let mut inner = lane.inner();
-            let all = inner.blocked || inner.pump(now);
-            (all, inner.schedule.as_ref().and_then(Moments::peek), inner.blocked)
-        };
-        // What waits for a connection is still sent if it does so since a moment ago: else the server does not keep up.
-        let behind = blocked && next.is_none_or(|due| now.saturating_sub(due) > TICK);
-        if now >= finish && (behind || next.is_none()) {
-            break;
-        }
-        if !all {
-            flowlane::yield_now().await;
-        } else if blocked {
-            pause(lane, finish.max(now + TICK), true, |inner| !inner.blocked).await;
-        } else {
-            until(lane, next.unwrap_or(finish), finish + GRACE).await;
-        }
-    }
-    let (mut inner, now) = (lane.inner(), clock());
-    let blocked = inner.blocked;
-    let Inner { schedule, book, .. } = &mut *inner;
-    // What would have come after an early end was never due.
-    if let Some(mut schedule) = schedule.take() {
-        schedule.pass(now.min(finish) + 1, u64::MAX, |due, n| book.unsent(due, now, n, blocked));
-    }
+    staying::open_loop(lane, finish).await;
 }
 
 /// Lets what is outstanding arrive, as long as the timeout, and ends every connection.
@@ -149,32 +115,4 @@ async fn end(lane: &Lane) {
     pause(lane, clock() + lane.common.timeout, false, |inner| inner.live == 0).await;
     lane.enter(Stage::Over);
     pause(lane, u64::MAX, false, |inner| inner.live == 0).await;
-}
-
-/// Waits for a moment, or until nothing is sent any more after `last`.
-async fn until(lane: &Lane, moment: u64, last: u64) {
-    let over = |now| now >= last || lane.common.gate.stopped();
-    wait::until(moment, lane.common.config.exact, over, || lane.tick()).await;
-}
-
-/// Waits until something is so, or until `last`, or, if `stops`, until the run is stopped.
-async fn pause(lane: &Lane, last: u64, stops: bool, so: impl Fn(&Inner) -> bool) {
-    loop {
-        let now = clock();
-        if now >= last || stops && lane.common.gate.stopped() || so(&lane.inner()) {
-            return;
-        }
-        let mut tick = pin!(flowlane::sleep(Duration::from_nanos(TICK.min(last - now))));
-        poll_fn(|cx| {
-            let mut inner = lane.inner();
-            if so(&inner) {
-                return Poll::Ready(());
-            }
-            inner.wake_main(cx.waker());
-            drop(inner);
-            tick.as_mut().poll(cx).map(drop)
-        })
-        .await;
-        lane.tick();
-    }
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`lanes`] runs them, [`clients`] are ranges of addresses, [`flows`] those of each lane, [`timeline`] has the phases, `moments` when something is due in them,
-//! `turns` whose turn is when, `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, [`outcome`] the result.
+//! `turns` whose turn is when, `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, `staying` has the open loop of connections that stay, [`outcome`] the result.
 
 pub mod clients;
 pub(crate) mod door;
@@ -17,6 +17,7 @@ pub(crate) mod moments;
 pub mod outcome;
 pub mod part;
 pub(crate) mod shares;
+pub(crate) mod staying;
 pub mod timeline;
 pub(crate) mod turns;
 pub(crate) mod wait;
