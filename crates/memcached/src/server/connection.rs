@@ -4,7 +4,7 @@
 //! whole and answers that its peer has no room for; while it keeps any of those, it reads nothing. What all connections of a lane keep is
 //! counted, and the more there is, the less each may keep ([`Shard::allowance`]).
 //!
-//! A connection that leans to another lane ([`Placement`](super::Placement)) moves between two rounds, with what it keeps, if that is not more than it may keep
+//! A connection most of whose requests are for one other lane ([`Placement`](super::Placement)) moves between two rounds, with what it keeps, if that is not more than it may keep
 //! in any lane: so no lane comes to hold more than its share and this of each connection.
 
 use std::cell::RefCell;
@@ -139,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + AsMut<TcpStream> + Unpin> Co
         self.unread.capacity().max(self.talk.reserved()) + self.kept.capacity()
     }
 
-    /// The lane to go to now, if it leans to one and keeps little.
+    /// The lane to go to now, if most requests are for one and little is kept.
     fn goes(&self) -> Option<usize> {
         let lane = self.talk.far()?;
         (self.keeps() <= LEAST && self.lane.at.phase() == Phase::Serving).then_some(lane)

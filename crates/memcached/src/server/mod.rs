@@ -29,7 +29,7 @@ mod accept;
 mod ahead;
 mod connection;
 mod datagrams;
-mod lean;
+mod majority;
 mod options;
 mod parcel;
 mod round;

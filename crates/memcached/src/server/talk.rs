@@ -1,7 +1,7 @@
 //! What is said on one connection: requests from bytes, their answers, and what is left to do when there is no room for more.
 
 use super::ahead;
-use super::lean::Lean;
+use super::majority::Majority;
 use super::round::Round;
 use super::shard::Shard;
 use crate::answer::stats::{self, About, Kind};
@@ -35,29 +35,29 @@ pub(crate) struct Talk {
     /// Bytes that were looked at and have no end of line.
     looked_at: usize,
     /// Which other lane its keys are in, if its connection may move there.
-    lean: Lean,
+    majority: Majority,
 }
 
 impl Talk {
     /// Of a connection that may move to another lane.
     pub(crate) fn free() -> Self {
-        Self { lean: Lean::free(), ..Self::default() }
+        Self { majority: Majority::free(), ..Self::default() }
     }
 
     /// The lane that its connection is to move to, if nothing is half asked or half answered.
     pub(crate) fn far(&self) -> Option<usize> {
-        self.lean.far().filter(|_| self.is_idle() && !self.closing)
+        self.majority.far().filter(|_| self.is_idle() && !self.closing)
     }
 
     /// Its connection moves: gives back the place where other lanes' answers come, which is the lane's.
     pub(crate) fn moved(&mut self) -> Option<usize> {
-        self.lean.moved();
+        self.majority.moved();
         self.round.take().map(|round| round.desk)
     }
 
     /// Its connection cannot move.
     pub(crate) fn stay(&mut self) {
-        self.lean.stay();
+        self.majority.stay();
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -243,13 +243,13 @@ impl Talk {
                 let lane = hash.map_or(shard.index, |hash| KeyHash::lane(hash, shard.lanes()));
                 if lane == shard.index {
                     if hash.is_some() {
-                        self.lean.here();
+                        self.majority.here();
                     }
                     self.here(shard, out, |shard, out| {
                         answer(&mut shard.store, hash.unwrap_or(0), request, out);
                     });
                 } else {
-                    self.lean.there(lane);
+                    self.majority.there(lane);
                     self.way(shard).there(lane, bytes.len(), |parcel| parcel.ask_request(bytes));
                 }
             }
@@ -299,10 +299,10 @@ impl Talk {
         let hash = shard.hash.of(key);
         let lane = KeyHash::lane(hash, shard.lanes());
         if lane == shard.index {
-            self.lean.here();
+            self.majority.here();
             self.here(shard, out, |shard, out| get(&mut shard.store, hash, key, cas, touch, out));
         } else {
-            self.lean.there(lane);
+            self.majority.there(lane);
             self.way(shard).there(lane, key.len(), |parcel| parcel.ask_get(key, cas, touch));
         }
     }

@@ -1,7 +1,7 @@
-//! Whether a connection asks so much of one other lane that it is better off there.
+//! Whether one other lane has the keys of most requests of a connection, so that the connection is better off there.
 //!
-//! A request for a key of the lane it leans to adds one, any other takes three: so what grows is the share of a lane that has more than three of four
-//! requests. A client whose keys are spread stays at nothing, however long it asks. A connection that has moved leans twice as long before it moves
+//! A weighted majority vote: a request for a key of the candidate adds one, any other takes three. So the weight grows for a lane that has more than
+//! three of four requests, and stays near zero for a client whose keys are spread. A connection that has moved needs twice the weight before it moves
 //! again, so one whose keys change all the time moves once in thousands of requests, and a move costs less than ten of them.
 
 /// Requests before the first move, and most before any.
@@ -10,16 +10,16 @@ const LAST: u16 = 4096;
 /// What a request of another lane takes.
 const OTHER: u16 = 3;
 
-/// Where the requests of a connection lean. By default it never does.
+/// The vote of one connection. By default it decides nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Lean {
+pub(crate) struct Majority {
     to: u16,
     weight: u16,
     /// What is enough to move; 0: nothing is.
     enough: u16,
 }
 
-impl Lean {
+impl Majority {
     /// Of a connection that may move.
     pub(crate) fn free() -> Self {
         Self { enough: FIRST, ..Self::default() }
@@ -74,15 +74,15 @@ mod tests {
 
     /// How many of a hundred thousand requests a connection moves after, which asks lane `of(n)` the `n`-th time and begins in lane 0.
     fn moves(of: impl Fn(u32) -> usize) -> Vec<u32> {
-        let (mut lean, mut at, mut moves) = (Lean::free(), 0, Vec::new());
+        let (mut majority, mut at, mut moves) = (Majority::free(), 0, Vec::new());
         for n in 0..100_000 {
             match of(n) {
-                lane if lane == at => lean.here(),
-                lane => lean.there(lane),
+                lane if lane == at => majority.here(),
+                lane => majority.there(lane),
             }
-            if let Some(to) = lean.far() {
+            if let Some(to) = majority.far() {
                 (at, _) = (to, moves.push(n));
-                lean.moved();
+                majority.moved();
             }
         }
         moves
@@ -124,14 +124,14 @@ mod tests {
 
     #[test]
     fn one_that_cannot_move_does_not() {
-        let mut lean = Lean::default();
-        (0..100).for_each(|_| lean.there(1));
-        assert_eq!(lean.far(), None);
-        let mut lean = Lean::free();
-        (0..100).for_each(|_| lean.there(1));
-        assert_eq!(lean.far(), Some(1));
-        lean.stay();
-        (0..10_000).for_each(|_| lean.there(1));
-        assert_eq!(lean.far(), None);
+        let mut majority = Majority::default();
+        (0..100).for_each(|_| majority.there(1));
+        assert_eq!(majority.far(), None);
+        let mut majority = Majority::free();
+        (0..100).for_each(|_| majority.there(1));
+        assert_eq!(majority.far(), Some(1));
+        majority.stay();
+        (0..10_000).for_each(|_| majority.there(1));
+        assert_eq!(majority.far(), None);
     }
 }
