@@ -47,6 +47,8 @@ RUST_BACKTRACE=0 cargo test --workspace --locked --no-fail-fast -- --show-output
 # The times are for the list of the slowest tests; what is looked for below does without.
 sed -nE 's/^ +Running (.*) \(.*/=\1/p; s/^test (.*) \.\.\. (ok|FAILED) <([0-9.]+)s>$/\3 s  \1/p' "$log" |
     awk '/^=/ { program = substr($0, 2); next } { print $0 "  (" program ")" }' >>"$CI_SLOWEST"
+long=$(.ci/long "$CI_SLOWEST" | paste -sd ,)
+[ -z "$long" ] || note "test: over five seconds, and no '// Long: WHY' stands above: ${long//,/, }"
 sed -i -E 's/^(test .* \.\.\. (ok|FAILED)) <[0-9.]+s>$/\1/' "$log"
 .ci/skipped "$log" >"$CI_TARGET/ci-skipped"
 if ! is_root; then note "test: not root, so nothing was tried against the kernel in network namespaces"; fi

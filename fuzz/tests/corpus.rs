@@ -45,6 +45,7 @@ fn kept(name: &str) {
 macro_rules! targets {
     ($($name:ident)+) => {
         $(mod $name {
+            // Long: every input is cut and changed at a hundred places.
             #[test]
             fn seeds_and_damage() {
                 super::seeds_and_damage(stringify!($name));

@@ -233,6 +233,7 @@ fn can_run() -> bool {
     }
 }
 
+// Long: twenty checks of a second.
 #[test]
 fn nothing_is_off_in_twenty_clean_runs() {
     if !can_run() {
@@ -295,6 +296,7 @@ fn faults_of_table_key_and_fields_are_found() {
     bench.found("ports are not hashed, and should be", Traffic::V4, "fields");
 }
 
+// Long: each fault is set up and measured by a check of a second of its own.
 #[test]
 fn pieces_of_flows_and_tunnels_are_found() {
     if !can_run() {
@@ -314,6 +316,7 @@ fn pieces_of_flows_and_tunnels_are_found() {
     bench.clean("fragments hashed as whole packets", Traffic::Long);
 }
 
+// Long: each fault is set up and measured by a check of a second of its own.
 #[test]
 fn what_the_kernel_and_others_do_is_found() {
     if !can_run() {
@@ -423,6 +426,7 @@ fn a_run_steered_by_a_file() {
 }
 
 /// Somebody rewrites the table while it is checked.
+// Long: each change is made in the middle of a check of a second or more.
 #[test]
 fn settings_that_change_meanwhile_are_found() {
     if !can_run() {

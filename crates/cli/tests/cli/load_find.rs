@@ -69,6 +69,7 @@ fn answer(mut stream: TcpStream, each: Duration, free: &Mutex<Instant>) {
 }
 
 /// A queue that is served 250 times a second has a known limit. A busy machine serves it less often, and none more.
+// Long: a search takes several steps, each long enough to be judged.
 #[test]
 fn the_rate_of_a_known_queue_is_found() {
     let address = server_with_a_queue(Duration::from_millis(4));
@@ -134,6 +135,7 @@ fn found(kind: &str, address: SocketAddr, condition: &str, more: &str) -> Value 
 
 /// A server of datagrams that answers 500 a second, 50 at once at most, and drops the others. A twentieth may be lost, so the highest rate is
 /// (500 + 50 / 1.3) / 0.95 = 567 a second. A busy machine answers fewer, and none more.
+// Long: a search takes several steps, each long enough to be judged.
 #[test]
 fn the_rate_of_known_loss_is_found() {
     const EACH: Duration = Duration::from_millis(2);
@@ -159,6 +161,7 @@ fn the_rate_of_known_loss_is_found() {
 }
 
 /// A queue of connections that is served 250 times a second.
+// Long: a search takes several steps, each long enough to be judged.
 #[test]
 fn the_rate_of_known_connections_is_found() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

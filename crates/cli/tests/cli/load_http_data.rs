@@ -382,6 +382,7 @@ fn cookies_come_back() {
 }
 
 /// docs/peers-options.md: each of our lines is run, for a shorter time.
+// Long: every line of the page is run.
 #[test]
 fn what_stands_beside_the_options_of_others_works() {
     let dir = Scratch::new("load-http-peers");

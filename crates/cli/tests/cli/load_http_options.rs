@@ -300,6 +300,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("color", "the program's own"),
 ];
 
+// Long: a hundred options, each by a load and its counterpart without it.
 #[test]
 fn every_option_changes_what_it_should() {
     let server = Server::start("all", &[]);

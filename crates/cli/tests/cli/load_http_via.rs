@@ -314,6 +314,7 @@ fn socks(client: &mut TcpStream) -> Option<(String, u16)> {
     Some((format!("{host}:{port}"), port))
 }
 
+// Long: every kind of proxy and protocol has a run.
 #[test]
 fn through_a_proxy() {
     // A proxy that sees requests is asked for the whole URL.

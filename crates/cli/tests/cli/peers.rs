@@ -203,6 +203,7 @@ fn tunnel_to_the_kernel(kind: &'static str, tag: &str, device: &str, ours: &str)
     assert_eq!((&summary["received"], &summary["sent"]), (&want.into(), &want.into()), "{summary}");
 }
 
+// Long: every length of datagram goes both ways.
 #[test]
 fn the_kernels_vxlan() {
     for (kind, tag) in [("af-packet", "vp"), ("af-xdp", "vx"), ("tap", "vt")] {

@@ -143,6 +143,7 @@ fn a_server_in_ten_minutes() {
     follow("server.md", &[]);
 }
 
+// Long: the page is followed as it stands, and its runs have the lengths that it says.
 #[test]
 fn a_load_test_that_can_be_trusted() {
     follow("load-test.md", &[]);

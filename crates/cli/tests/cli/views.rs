@@ -51,7 +51,9 @@ fn views_of_kernel_sockets() {
         assert!(!metrics.contains(unknown), "{unknown}");
     }
     drop(streams);
-    drop(server);
+    server.signal(rustix::process::Signal::INT);
+    server.end();
+    assert!(!control.exists(), "{at} is left");
 }
 
 /// Somebody else has the port.

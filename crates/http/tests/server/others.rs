@@ -90,6 +90,15 @@ async fn ask(tls: Option<ClientTls>, two: bool) {
     assert_eq!(send(request("PUT", "/size/1", body)).await.body(), "0");
 }
 
+/// A file that goes with whoever reads it.
+struct Removed(std::path::PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 pub(crate) fn tls() -> (ServerTls, impl Fn(Alpn) -> ClientTls + Send + 'static) {
     let server =
         ServerTls::new(&Identity::for_addresses(&["10.0.0.1".parse().unwrap()]), Alpn::Both).unwrap();
@@ -99,9 +108,10 @@ pub(crate) fn tls() -> (ServerTls, impl Fn(Alpn) -> ClientTls + Send + 'static) 
         &raw const server
     ));
     std::fs::write(&file, server.certificate_pem()).unwrap();
+    let file = Removed(file);
     let clients = move |alpn| {
-        ClientTls::new(&ClientOptions { trust: Trust::File(file.clone()), alpn, ..ClientOptions::default() })
-            .unwrap()
+        let trust = Trust::File(file.0.clone());
+        ClientTls::new(&ClientOptions { trust, alpn, ..ClientOptions::default() }).unwrap()
     };
     (server, clients)
 }

@@ -121,6 +121,7 @@ fn redirected(runtime: &Runtime) -> (u64, u64) {
 
 /// On every card that does what its table says: when a move is over, the card sends the lane's frames to its new worker. None is lost or
 /// overtaken meanwhile, and none handed over after.
+// Long: moves, each waited for, on every card that is emulated.
 #[test]
 fn the_cards_table_follows_lanes_that_move() {
     const MOVES: usize = 100;
@@ -350,6 +351,7 @@ fn a_table_of_somebody_else_is_noticed_without_a_packet() {
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// A card that forgets its settings when it is disturbed gets them again, and frames come aligned from then on.
+// Long: datagrams that were overtaken are waited for until five seconds bring none.
 #[test]
 fn a_card_that_forgets_is_set_again() {
     let plan = Plan { silence: SILENCE, ..steered(&card_of("forgets", 128, 4), 1500) };
@@ -368,6 +370,7 @@ fn a_card_that_forgets_is_set_again() {
 }
 
 /// A card that goes on sending frames elsewhere: it is set again once, and its frames are handed over.
+// Long: datagrams that were overtaken are waited for until five seconds bring none.
 #[test]
 fn a_card_that_does_what_it_likes_is_left_alone() {
     for name in ["misdirects", "table-ignored"] {

@@ -9,6 +9,7 @@ use flowlane::{Bucket, Host, Key, MoveError, Rss, Runtime, block_on, timeout};
 use crate::traffic::{CLIENT, PATIENCE, PATIENCE_FOR_MOVES, Plan, SERVER, assert_perfect};
 
 /// A thousand moves of random lanes, of the server and of the client, under load.
+// Long: a thousand moves, each waited for, under load.
 #[test]
 fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
     let plan = Plan { datagrams: 8_000, flows: 8, window: 4, buckets: 4, ..Plan::default() };
@@ -42,6 +43,7 @@ fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
 }
 
 /// Several lanes of both hosts at once, and moves that are given up at any moment: each lane is where its move says.
+// Long: hundreds of moves, each waited for, under load.
 #[test]
 fn moves_side_by_side_and_given_up_lose_and_reorder_nothing() {
     let plan = Plan { datagrams: 8_000, flows: 8, window: 4, buckets: 4, ..Plan::default() };

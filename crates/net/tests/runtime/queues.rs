@@ -62,6 +62,7 @@ fn whole_and_in_order(queues: usize, workers: usize) {
 }
 
 /// Lanes move between workers with a queue and one without, while their flows go on: nothing is lost or overtaken.
+// Long: hundreds of moves, each waited for, under load, over each number of queues.
 #[test]
 fn lanes_move_to_workers_without_a_queue() {
     const MOVES: usize = 200;

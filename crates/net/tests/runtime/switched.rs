@@ -148,6 +148,7 @@ fn streams_through_a_switch_arrive_whole_while_lanes_move() {
 }
 
 /// Datagrams, each flow in its order and none lost, while lanes move.
+// Long: hundreds of moves, each waited for, under load.
 #[test]
 fn datagrams_through_a_switch_keep_their_order_while_lanes_move() {
     for workers in [1, 2] {
@@ -172,6 +173,7 @@ fn datagrams_through_a_switch_keep_their_order_while_lanes_move() {
 }
 
 /// Datagrams, each flow in its order and none lost, while ports move between the switch's workers, and streams whose bytes are compared.
+// Long: hundreds of moves, each waited for, under load.
 #[test]
 fn ports_move_between_workers_and_no_frame_is_lost_or_overtaken() {
     const EACH: usize = 1_000_000;

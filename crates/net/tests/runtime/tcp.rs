@@ -229,6 +229,7 @@ fn every_byte_once_and_in_order_over_a_bad_wire() {
 
 /// Every lane of both hosts holds many connections, each with other bytes, and all of them move to and fro a thousand times
 /// while they talk.
+// Long: a thousand moves, each waited for, with two dozen connections on each lane that compare every byte.
 #[test]
 fn a_thousand_moves_of_lanes_full_of_connections() {
     const STREAMS: usize = 24;

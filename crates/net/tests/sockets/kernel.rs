@@ -245,6 +245,7 @@ fn sleepers_are_woken_on_time() {
     }
 }
 
+// Long: hundreds of moves, each waited for, under load.
 #[test]
 fn lanes_move_under_load_and_no_byte_is_lost() {
     for over in Over::kernels() {

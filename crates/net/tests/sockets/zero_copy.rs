@@ -302,6 +302,7 @@ fn resident() -> usize {
 /// Set in the process that measures its memory: other tests would be measured, too.
 const CHILD: &str = "FLOWLANE_SENDS_LEAK_NOTHING";
 
+// Long: a leak of a few bytes shows after a hundred thousand sends.
 #[test]
 fn a_hundred_thousand_sends_leak_nothing() {
     const EACH: u64 = 100_000 / LANES as u64;

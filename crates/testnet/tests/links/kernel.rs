@@ -205,6 +205,7 @@ fn veth_of_two_queues(label: &str) -> Option<(Namespace, Namespace)> {
 
 /// Steered by processor, every connection is accepted and served where it arrived: over a veth of two queues, and over the loopback.
 /// Without the program it is a matter of chance.
+// Long: chance is told from steering by many connections, over each kind of interface.
 #[test]
 fn connections_are_served_where_they_arrive() {
     let Some((server, client)) = veth_of_two_queues("s") else { return };

@@ -23,6 +23,23 @@ fn alone(load: &str, address: &str, workers: &str, more: &[&[&str]]) -> Value {
     report(&command.output().unwrap())
 }
 
+/// Does it for each kind at the same time, each with a server of NATS of its own: most of it waits for an agent that is silent.
+fn side_by_side<'a>(
+    kinds: impl IntoIterator<Item = (&'a str, &'a [&'a str])>,
+    each: impl Fn(&Nats, &'a str, &'a [&'a str]) + Sync,
+) {
+    std::thread::scope(|scope| {
+        for (load, options) in kinds {
+            let each = &each;
+            scope.spawn(move || {
+                if let Some(nats) = Nats::start(&[]) {
+                    each(&nats, load, options);
+                }
+            });
+        }
+    });
+}
+
 /// What each lane sent.
 fn by_lane(report: &Value) -> Vec<u64> {
     report["lanes"].as_array().unwrap().iter().map(|lane| lane["sent"].as_u64().unwrap()).collect()
@@ -59,6 +76,7 @@ fn three_agents_make_one_run_of_each_kind() {
 
 /// Two agents with four lanes together choose as one generator with four lanes does, lane by lane: also at random moments, of a rate and connections that
 /// do not divide, and of fewer connections than there are lanes.
+// Long: every schedule is run twice, by agents and by one generator.
 #[test]
 fn two_agents_send_what_one_generator_would() {
     let Some(nats) = Nats::start(&[]) else { return };
@@ -124,6 +142,7 @@ fn two_agents_make_one_run_of_web_sockets() {
 }
 
 /// Client addresses are dealt out; those that an agent was started with are its own.
+// Long: every kind of load has two runs by agents.
 #[test]
 fn clients_are_dealt_out_unless_they_are_the_agents_own() {
     let Some(nats) = Nats::start(&[]) else { return };
@@ -228,13 +247,13 @@ fn ended(conductor: Program) -> (Option<i32>, Value, String) {
 }
 
 /// An agent that is killed is named, and the run fails, or the other goes on with its half.
+// Long: an agent is missed after two seconds of silence, and the others go on to the end of a run of six.
 #[test]
 fn an_agent_that_is_killed_is_named() {
-    let Some(nats) = Nats::start(&[]) else { return };
-    for (load, options) in KINDS {
+    side_by_side(KINDS, |nats, load, options| {
         let agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
         let service = Service::of(load);
-        let conductor = begun(&nats, load, &service, &[options, &["-d", "60s"]]);
+        let conductor = begun(nats, load, &service, &[options, &["-d", "60s"]]);
         agents[1].signal(Signal::KILL);
         let (code, report, said) = ended(conductor);
         assert_eq!(code, Some(1), "{load}: {said}");
@@ -245,7 +264,7 @@ fn an_agent_that_is_killed_is_named() {
         let b = nats.agent("b", &["--", "--workers", "1"]);
         let service = Service::of(load);
         let go_on = ["-d", "6s", "--agent-loss", "go-on"];
-        let conductor = begun(&nats, load, &service, &[options, &go_on]);
+        let conductor = begun(nats, load, &service, &[options, &go_on]);
         b.signal(Signal::KILL);
         let (code, report, said) = ended(conductor);
         assert!(matches!(code, Some(0 | 3)), "{load}: {said}");
@@ -253,16 +272,17 @@ fn an_agent_that_is_killed_is_named() {
         assert!(report["agents"][1]["fault"].as_str().is_some_and(|f| f.contains("not answered")), "{load}");
         assert!(said.contains("go on without its 50.0 % of the load"), "{load}: {said}");
         drop(a);
-    }
+    });
 }
 
 /// What an agent that is lost would have sent is sent by the other, from when it is missed on.
+// Long: an agent is missed after a second of silence, and what the other takes over is told from its own by seven
+// seconds of load.
 #[test]
 fn the_other_takes_the_share_of_an_agent_that_is_killed() {
-    let Some(nats) = Nats::start(&[]) else { return };
     let share = ["-d", "7s", "--agent-loss", "share"];
     let hold: (&str, &[&str]) = ("tcp", &["--mode", "hold", "-c", "40", "--opening", "1k"]);
-    for (load, options) in KINDS.into_iter().chain([hold]) {
+    side_by_side(KINDS.into_iter().chain([hold]), |nats, load, options| {
         let agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
         let service = Service::of(load);
         let usual = ["--agents", "lab:2", "-r", "200", "--json", "--agent-timeout", "1s"];
@@ -276,7 +296,8 @@ fn the_other_takes_the_share_of_an_agent_that_is_killed() {
         // Its own half is 700; of the other it has what was due after a second and a bit.
         let sent = report["agents"][0]["sent"].as_u64().unwrap();
         assert!((900..1400).contains(&sent), "{load}: {sent}");
-    }
+    });
+    let Some(nats) = Nats::start(&[]) else { return };
     for load in ["tcp", "memcached"] {
         let closed = ["127.0.0.1:9", "--agents", "lab", "--agent-loss", "share"];
         refused(nats.load_of(load, &closed), 2, "a closed loop has no rate");

@@ -220,6 +220,7 @@ fn connections_over_kernel_sockets() {
 }
 
 /// Datagrams and connections are reported as requests are: every file is written, and runs are compared.
+// Long: every kind of load has a run for every kind of report.
 #[test]
 fn reports_of_every_kind_are_the_same() {
     let dir = Scratch::new("loads-files");

@@ -195,6 +195,7 @@ fn flagged(shape: (usize, usize), metrics: &[Metric], slow: f64) -> f64 {
     })
 }
 
+// Long: a share of one in twenty is known from hundreds of simulated comparisons.
 #[test]
 fn equal_programs_are_told_apart_at_most_once_in_twenty() {
     for shape in [(2, 2), (3, 3), (5, 5), (10, 10), (2, 3), (4, 7)] {
@@ -205,6 +206,7 @@ fn equal_programs_are_told_apart_at_most_once_in_twenty() {
 
 /// Runs taken in turns, A, B, A, B, on a machine whose speed wanders: what it is in one run is nearly what it was in the run before, so
 /// the runs of a side are no independent draws.
+// Long: a share of one in twenty is known from hundreds of simulated comparisons.
 #[test]
 fn equal_programs_on_a_machine_that_wanders_are_told_apart_at_most_once_in_twenty() {
     for n in [2, 3, 5, 10] {
@@ -228,6 +230,7 @@ fn equal_programs_on_a_machine_that_wanders_are_told_apart_at_most_once_in_twent
     }
 }
 
+// Long: how often is known from hundreds of simulated comparisons.
 #[test]
 fn a_difference_of_a_twentieth_is_found() {
     for (shape, metrics) in

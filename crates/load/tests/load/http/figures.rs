@@ -335,11 +335,13 @@ fn poisson_open_loops() {
     check_all(Pace::Rate { per_second: 400.0, poisson: true }, Protocol::Http);
 }
 
+// Long: every schedule has a run, compared with what the server knows.
 #[test]
 fn https() {
     check_schedules(Protocol::Https);
 }
 
+// Long: every schedule has a run, compared with what the server knows.
 #[test]
 fn http2_with_and_without_tls() {
     check_schedules(Protocol::Http2);

@@ -46,6 +46,7 @@ fn wrong(card: &Card, learned: &Learned, gaps: &Gaps, random: &mut Random, n: us
     (wrong, predicted)
 }
 
+// Long: every emulated card is learned from thousands of packets and asked about ten times as many.
 #[test]
 fn every_card_with_hashes() {
     for (name, _) in CARDS {

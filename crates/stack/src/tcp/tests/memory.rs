@@ -10,7 +10,7 @@ fn an_idle_connection_is_small() {
     let entry = Slab::<Connection>::ENTRY_SIZE;
     assert_eq!(entry, 320, "five cache lines");
     let mut s = Scene::listen(TcpConfig::default());
-    let n = 20_000usize;
+    let n = 5_000usize;
     s.tcp.close_listener_for_test();
     let options = ListenOptions { backlog: 100_000, syn_backlog: 100_000, ..ListenOptions::default() };
     s.listener = Some(s.tcp.listen(None, OUR_PORT, options).unwrap());
