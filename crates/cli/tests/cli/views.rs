@@ -52,7 +52,7 @@ fn views_of_kernel_sockets() {
     }
     drop(streams);
     server.signal(rustix::process::Signal::INT);
-    server.end();
+    drop(server.end());
     assert!(!control.exists(), "{at} is left");
 }
 
