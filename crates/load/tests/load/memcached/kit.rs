@@ -31,6 +31,8 @@ pub(super) enum Far {
     Mixes,
     /// Accepts and says nothing.
     Silent,
+    /// Answers what it reads so many milliseconds later.
+    Slow(u64),
     /// Closes after so many answers.
     Closes(u64),
     /// Says half of the first answer, and closes.
@@ -161,6 +163,9 @@ async fn serve(stream: TcpStream, far: Far, did: Arc<Did>) {
         if far == Far::Garbage {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
             continue;
+        }
+        if let Far::Slow(ms) = far {
+            flowlane::sleep(Duration::from_millis(ms)).await;
         }
         bytes.extend_from_slice(&buffer[..n]);
         let mut out = Vec::new();

@@ -97,6 +97,18 @@ fn silence_is_a_timeout() {
     }
 }
 
+/// What waits for the one connection when the run ends is not sent any more, though the connection is free soon after.
+#[test]
+fn nothing_that_waits_is_sent_after_the_end() {
+    let ran = one(Far::Slow(700), |config| {
+        (config.fill, config.depth, config.rate) = (false, 1, Some(100));
+        (config.phases, config.timeout) =
+            (vec![Phase::hold(Duration::from_millis(300))], Duration::from_secs(5));
+    });
+    let c = ran.counts();
+    assert_eq!((c.requests, c.answered, c.unsent), (1, 1, 29), "{c:?}");
+}
+
 #[test]
 fn half_an_answer_is_none() {
     let ran = one(Far::Half, |config| config.fill = false);
