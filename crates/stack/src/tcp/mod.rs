@@ -551,6 +551,10 @@ impl Tcp {
         counts
     }
 
+    fn paced_for_test(&self) -> usize {
+        self.core.paced.len()
+    }
+
     fn starved_for_test(&self) -> usize {
         self.core.starved()
     }

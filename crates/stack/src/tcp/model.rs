@@ -60,7 +60,8 @@ impl Connection {
         let Some(departure) = self.model_mut().map(|model| model.on_sent(&at, end, bytes)) else { return };
         let Some(mut tx) = self.tx.take() else { return };
         // Records that were never sent again are in order of time.
-        let first = tx.board.front().filter(|first| !first.is(crate::tcp::connection::scoreboard::EVER_RETRANS));
+        let first =
+            tx.board.front().filter(|first| !first.is(crate::tcp::connection::scoreboard::EVER_RETRANS));
         let oldest = first.map(|first| first.at);
         tx.departures.push(departure, tx.board.len(), oldest);
         core.recount(&mut tx);

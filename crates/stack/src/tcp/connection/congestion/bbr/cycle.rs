@@ -134,8 +134,7 @@ impl Bbr {
     fn raise_inflight_longterm_slope(&mut self, at: &At) {
         let growth_this_round = 1u64 << self.bw_probe_up_rounds;
         self.bw_probe_up_rounds = (self.bw_probe_up_rounds + 1).min(30);
-        self.probe_up_acked_per_inc =
-            (u64::from(at.cwnd) / growth_this_round).max(u64::from(at.smss)).max(1);
+        self.probe_up_acked_per_inc = (u64::from(at.cwnd) / growth_this_round).max(u64::from(at.smss)).max(1);
     }
 
     fn probe_inflight_longterm_upward(&mut self, at: &At, rs: &RateSample) {

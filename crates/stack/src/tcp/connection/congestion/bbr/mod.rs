@@ -175,7 +175,8 @@ impl Bbr {
         let now = at.now;
         let min_rtt = if srtt_us > 0 { u64::from(srtt_us) } else { INFINITY };
         // InitPacingRate (§5.6.2).
-        let nominal = rate(u64::from(at.initial_cwnd), u64::from(if srtt_us > 0 { srtt_us } else { 1000 }) * 1000);
+        let nominal =
+            rate(u64::from(at.initial_cwnd), u64::from(if srtt_us > 0 { srtt_us } else { 1000 }) * 1000);
         Self {
             sampler: Sampler::new(now),
             pace: Pace::new(now, percent(nominal, STARTUP_PACING_GAIN), at.smss),

@@ -2,8 +2,8 @@
 //! hides it (draft-ietf-ccwg-bbr §5.3.4).
 
 use super::sampler::RateSample;
-use super::{At, Bbr, PROBE_RTT_CWND_GAIN, State};
 use super::signals::AckPhase;
+use super::{At, Bbr, PROBE_RTT_CWND_GAIN, State};
 use core::time::Duration;
 
 /// BBR.MinRTTFilterLen.

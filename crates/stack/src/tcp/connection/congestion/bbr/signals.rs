@@ -281,7 +281,9 @@ impl Bbr {
                     self.enter_startup();
                 }
             }
-            Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => self.start_probe_bw_refill(),
+            Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => {
+                self.start_probe_bw_refill()
+            }
             _ => {}
         }
         u32::try_from(self.restored_cwnd(u64::from(at.cwnd))).unwrap_or(u32::MAX)
@@ -292,6 +294,7 @@ impl Bbr {
 fn inflight_at_loss(rs: &RateSample, size: u64) -> u64 {
     let inflight_prev = rs.tx_in_flight.saturating_sub(size);
     let lost_prev = rs.lost.saturating_sub(size);
-    let lost_prefix = percent(inflight_prev, LOSS_THRESH).saturating_sub(lost_prev) * 100 / (100 - LOSS_THRESH);
+    let lost_prefix =
+        percent(inflight_prev, LOSS_THRESH).saturating_sub(lost_prev) * 100 / (100 - LOSS_THRESH);
     inflight_prev + lost_prefix
 }

@@ -77,10 +77,12 @@ impl Path {
         let lost = self.loss > 0 && self.sent % self.loss == 0 || waits > self.queue;
         if lost {
             // Told by the acknowledgement of what comes behind it, which is about a round trip away.
-            self.acks.push_back((self.now + waits + self.delay, Departure { send_time: Time::MAX, ..departure }));
+            self.acks
+                .push_back((self.now + waits + self.delay, Departure { send_time: Time::MAX, ..departure }));
             return true;
         }
-        self.free_at = self.free_at.max(self.now) + Duration::from_nanos(u64::from(SMSS) * 1_000_000_000 / self.link);
+        self.free_at =
+            self.free_at.max(self.now) + Duration::from_nanos(u64::from(SMSS) * 1_000_000_000 / self.link);
         self.acks.push_back((self.free_at + self.delay, departure));
         true
     }
@@ -96,7 +98,8 @@ impl Path {
                 return;
             };
             self.now = self.now.max(next).min(end);
-            while let Some((_, packet)) = self.acks.pop_front_if(|(at, _)| *at <= self.now) {
+            while self.acks.front().is_some_and(|(at, _)| *at <= self.now) {
+                let Some((_, packet)) = self.acks.pop_front() else { break };
                 let prior = self.inflight;
                 self.inflight -= SMSS;
                 let lost = packet.send_time == Time::MAX;
@@ -121,16 +124,6 @@ impl Path {
 
     fn states(&self) -> Vec<State> {
         self.seen.iter().map(|(_, state)| *state).collect()
-    }
-}
-
-trait PopIf<T> {
-    fn pop_front_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T>;
-}
-
-impl<T> PopIf<T> for VecDeque<T> {
-    fn pop_front_if(&mut self, wanted: impl FnOnce(&T) -> bool) -> Option<T> {
-        if self.front().is_some_and(wanted) { self.pop_front() } else { None }
     }
 }
 
