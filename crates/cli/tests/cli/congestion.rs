@@ -38,7 +38,11 @@ fn what_is_refused_gets_one_line_and_2() {
 fn kernel_has() -> Vec<&'static str> {
     let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
     let names = [("reno", "newreno"), ("cubic", "cubic"), ("bbr", "bbr")];
-    names.into_iter().filter(|(theirs, _)| allowed.split_whitespace().any(|name| name == *theirs)).map(|(_, ours)| ours).collect()
+    names
+        .into_iter()
+        .filter(|(theirs, _)| allowed.split_whitespace().any(|name| name == *theirs))
+        .map(|(_, ours)| ours)
+        .collect()
 }
 
 /// The congestion control of the connections that an instance lists.
@@ -46,7 +50,9 @@ fn listed(control: &Path) -> Vec<String> {
     let output = flowlane("stat --json --control").arg(control).output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = report["sockets"]["sockets"].as_array().unwrap();
-    let connected = rows.iter().filter(|row| row["connected"] == true && row["proto"].as_str().unwrap().starts_with("tcp"));
+    let connected = rows
+        .iter()
+        .filter(|row| row["connected"] == true && row["proto"].as_str().unwrap().starts_with("tcp"));
     connected.map(|row| row["congestion"].as_str().unwrap_or("none").to_owned()).collect()
 }
 
@@ -57,8 +63,11 @@ fn connections_on_kernel_sockets_have_it() {
     assert!(has.contains(&"newreno"), "every kernel has it: {has:?}");
     for name in ["cubic", "newreno", "bbr"] {
         let port = free_port();
-        let control = std::env::temp_dir().join(format!("flowlane-congestion-{name}-{}.sock", std::process::id()));
-        let mut command = flowlane(&format!("serve tcp-discard --addr 127.0.0.1 --port {port} --workers 1 --no-pin --congestion {name} --control"));
+        let control =
+            std::env::temp_dir().join(format!("flowlane-congestion-{name}-{}.sock", std::process::id()));
+        let mut command = flowlane(&format!(
+            "serve tcp-discard --addr 127.0.0.1 --port {port} --workers 1 --no-pin --congestion {name} --control"
+        ));
         command.arg(&control);
         if !has.contains(&name) {
             assert!(refused(&command.output().unwrap()).contains("the kernel"), "{name}: {has:?}");

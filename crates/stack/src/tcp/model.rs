@@ -9,20 +9,26 @@ use crate::tcp::config::Algorithm;
 use crate::tcp::connection::congestion::bbr::{Acked, At, Bbr};
 use crate::tcp::connection::recovery::{AckReport, Phase};
 use crate::tcp::connection::rtt::micros;
-use crate::tcp::connection::{Connection, Flags};
+use crate::tcp::connection::{Connection, Flags, Lists};
 use crate::tcp::lane::Core;
 use crate::time::Time;
 
 impl Connection {
     /// The connection stands, or its socket was told of another congestion control: it gets a model, or none.
-    pub(crate) fn fit_model(&mut self, core: &Core, now: Time) {
-        let wanted = self.congestion.algorithm() == Algorithm::Bbr && self.state().is_synchronized();
+    pub(crate) fn fit_model(&mut self, core: &mut Core, now: Time) {
+        let bbr = self.congestion.algorithm() == Algorithm::Bbr;
+        let wanted = bbr && self.state().is_synchronized() && self.is_in(Lists::LINKED);
         if wanted && self.model().is_none() {
             let at = self.now_at(core, now, 0);
+            if let Some(tx) = self.tx.get_mut() {
+                // Of an earlier model, whose counts were others.
+                tx.departures.reset();
+            }
             // The offset of its timestamps is a keyed hash of the four-tuple.
             self.set_model(Some(Bbr::new(&at, self.rtt.srtt(), self.stamps.offset())));
-        } else if !wanted && self.model().is_some() {
-            self.set_model(None);
+            core.count_model(true);
+        } else if !wanted {
+            core.drop_model(self);
         }
     }
 

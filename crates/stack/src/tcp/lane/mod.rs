@@ -316,6 +316,7 @@ impl Core {
             self.listeners.syn_done(c);
         }
         self.listeners.fast_open_over(c);
+        self.drop_model(c);
         if let Some(flight) = c.tx.take() {
             self.give_flight(flight);
         }

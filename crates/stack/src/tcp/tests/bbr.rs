@@ -123,6 +123,43 @@ fn the_algorithm_changes_in_the_middle() {
     assert_eq!((s.info().pacing_rate, s.info().ssthresh), (None, cwnd), "no second slow start");
 }
 
+/// A model counts as the lane's memory, and goes with its connection. What was sent under an earlier model says nothing to the next.
+#[test]
+fn models_are_counted_and_given_back() {
+    let mut s = Scene::established(Scene::config());
+    let before = s.tcp.buffer_memory();
+    s.set(|o| o.congestion = Some(Algorithm::Bbr));
+    let model = s.tcp.buffer_memory() - before;
+    assert!((300..1000).contains(&model), "{model}");
+    s.write(5000);
+    s.until(40);
+    send!(s, 40, ". 1:1(0) ack 2001");
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        s.set(|o| o.congestion = Some(algorithm));
+    }
+    send!(s, 50, ". 1:1(0) ack 4001");
+    s.until(51);
+    assert!(s.info().pacing_rate.is_some_and(|rate| rate < 100_000_000), "{:?}", s.info());
+    let id = s.id.unwrap();
+    s.with(|tcp, cx| tcp.abort(cx, id)).unwrap();
+    assert_eq!(s.tcp.buffer_memory(), 0);
+    s.until(2000);
+    assert_eq!(s.tcp.paced_for_test(), 0, "nobody waits any more");
+}
+
+/// RFC 3168: who does not respond to marks does not say that it does.
+#[test]
+fn data_may_not_be_marked() {
+    let mut s = Scene::listen(TcpConfig { congestion: Algorithm::Bbr, ..Scene::config() });
+    send!(s, 0, "SEW 0:0(0) win 65000 <mss 1000,sackOK>");
+    recv!(s, 0, "S.E 0:0(0) ack 1");
+    send!(s, 10, ". 1:1(0) ack 1");
+    s.accept();
+    s.write(1000);
+    assert!(s.info().ecn);
+    assert_eq!(s.heard[0].2.traffic_class, 0);
+}
+
 /// A flood of SYNs gets no models: one is made when the connection stands.
 #[test]
 fn half_open_connections_have_no_model() {

@@ -19,7 +19,7 @@
 //! | `probe_rtt` | min_rtt and ProbeRTT (§5.3.4) |
 //! | `pace` | when the next burst may go (§5.6.2) |
 //!
-//! Not done: a response to ECN, which the draft leaves open. ECN is negotiated as ever, and echoes change nothing.
+//! Not done: a response to ECN, which the draft leaves open. So data of connections with a model does not say that it may be marked.
 
 mod cycle;
 mod pace;

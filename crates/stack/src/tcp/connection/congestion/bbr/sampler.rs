@@ -119,10 +119,10 @@ impl Sampler {
         self.first_send_time = p.send_time;
         rs.has_data = true;
         rs.prior_delivered = p.delivered;
-        rs.delivered = self.delivered - p.delivered;
+        rs.delivered = self.delivered.saturating_sub(p.delivered);
         rs.is_app_limited = p.is_app_limited;
         rs.tx_in_flight = u64::from(p.tx_in_flight);
-        rs.lost = self.lost - p.lost;
+        rs.lost = self.lost.saturating_sub(p.lost);
         let interval = send_elapsed.max(ack_elapsed).as_nanos() as u64;
         // Shorter than any round trip: acknowledgements came in a heap.
         if interval > 0 && interval >= u64::from(acked.min_rtt_us) * 1000 {

@@ -197,7 +197,7 @@ impl Bbr {
         let Some(p) = packet.filter(|_| self.is_bw_probe_sample) else { return };
         let mut rs = RateSample {
             tx_in_flight: u64::from(p.tx_in_flight),
-            lost: self.sampler.lost() - p.lost,
+            lost: self.sampler.lost().saturating_sub(p.lost),
             is_app_limited: p.is_app_limited,
             ..RateSample::default()
         };
