@@ -1,12 +1,18 @@
 //! `--congestion`: what it refuses, and that connections have what was asked for, on kernel sockets and on our own stack.
 
+use flowlane::{
+    Algorithm, Connect, Host, Interface, Key, PairConfig, Rss, Runtime, SocketOptions, TcpListener,
+    TcpStream as Stream, current,
+};
 use flowlane_testnet::{Program, eventually, free_port};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 fn flowlane(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
@@ -90,4 +96,64 @@ fn a_load_on_our_own_stack_runs_with_it() {
     let output = flowlane(run).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
+}
+
+/// In programs: a host has one, a socket may have another, and data comes through whole with either; `info` tells.
+#[test]
+fn a_host_has_one_and_a_socket_another() {
+    let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
+    let on = |address: &str| Interface { addresses: vec![address.parse().unwrap()], ..Interface::default() };
+    let (say, said) = mpsc::channel();
+    let heard = say.clone();
+    let server = Host::new("server", rss.clone(), move || {
+        let heard = heard.clone();
+        async move {
+            let listener = TcpListener::on_port(80).unwrap();
+            while let Ok(stream) = listener.accept().await {
+                let mut buffer = [0; 4096];
+                let mut bytes = 0;
+                while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+                    bytes += n;
+                }
+                let info = stream.info().unwrap();
+                heard.send(("server", info.congestion, info.pacing_rate.is_some(), bytes)).unwrap();
+            }
+        }
+    });
+    let client = Host::new("client", rss, move || {
+        let say = say.clone();
+        async move {
+            // One lane is enough.
+            if current().unwrap().bucket.0 != 0 {
+                return;
+            }
+            for chosen in [None, Some(Algorithm::NewReno)] {
+                let options = SocketOptions { congestion: chosen, ..SocketOptions::default() };
+                let connect =
+                    Connect { options, ..Connect::to(SocketAddr::from(([10, 0, 0, 1], 80)).into()) };
+                let stream = Stream::connect_with(connect, None).await.unwrap();
+                stream.write_all(&vec![7; 1_000_000]).await.unwrap();
+                let info = stream.info().unwrap();
+                say.send(("client", info.congestion, info.pacing_rate.is_some(), 1_000_000)).unwrap();
+                drop(stream);
+            }
+        }
+    });
+    let mut builder = Runtime::builder().pin(false);
+    let server = builder.host(server.interface(on("10.0.0.1/24")).congestion(Algorithm::Cubic));
+    let client = builder.host(client.interface(on("10.0.0.2/24")).congestion(Algorithm::Bbr));
+    builder.pair((server, 0), (client, 0), PairConfig::default());
+    let runtime = builder.start().unwrap();
+    let mut all: Vec<_> = (0..4).map(|_| said.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
+    all.sort_by_key(|(who, congestion, ..)| (*who, congestion.map(Algorithm::name)));
+    let bytes = 1_000_000;
+    let cubic = ("server", Some(Algorithm::Cubic), false, bytes);
+    let wanted = [
+        ("client", Some(Algorithm::Bbr), true, bytes),
+        ("client", Some(Algorithm::NewReno), false, bytes),
+        cubic,
+        cubic,
+    ];
+    assert_eq!(all, wanted);
+    drop(runtime);
 }

@@ -164,14 +164,13 @@ impl Net {
             delay += u64::from(self.rng.below(2 * w.delay_us + 1));
         }
         let mut at = self.now + Duration::from_micros(delay);
-        if w.rate > 0 {
+        let bytes = frame.chain_len() as u64 + 20;
+        if let Some(nanos) = (bytes * 1_000_000_000).checked_div(w.rate) {
             let begins = self.now.max(self.free_at[from]);
-            let waits = begins.saturating_duration_since(self.now);
-            if waits > Duration::from_micros(w.queue_us.into()) {
+            if begins.saturating_duration_since(self.now) > Duration::from_micros(w.queue_us.into()) {
                 return;
             }
-            let bytes = frame.chain_len() as u64 + 20;
-            self.free_at[from] = begins + Duration::from_nanos(bytes * 1_000_000_000 / w.rate);
+            self.free_at[from] = begins + Duration::from_nanos(nanos);
             at = self.free_at[from] + Duration::from_micros(delay);
         }
         self.count += 1;

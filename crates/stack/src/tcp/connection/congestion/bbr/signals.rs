@@ -72,18 +72,12 @@ impl MaxExtra {
 }
 
 /// What was before a loss that may turn out to be none (§5.5.11).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Undo {
     state: Option<State>,
     bw_shortterm: u64,
     inflight_shortterm: u64,
     inflight_longterm: u64,
-}
-
-impl Default for Undo {
-    fn default() -> Self {
-        Self { state: None, bw_shortterm: 0, inflight_shortterm: 0, inflight_longterm: 0 }
-    }
 }
 
 impl RateSample {
@@ -282,7 +276,7 @@ impl Bbr {
                 }
             }
             Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => {
-                self.start_probe_bw_refill()
+                self.start_probe_bw_refill();
             }
             _ => {}
         }
