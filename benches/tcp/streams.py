@@ -1,7 +1,7 @@
 """The kernel's ends of streams over a bad path: senders, and a sink that tells who sent how much.
 
 streams.py send SECONDS SKIP COUNT ADDRESS:PORT...
-    COUNT connections to each address, all at once, from the address FROM if that is set; for each, the bytes acknowledged after the first SKIP seconds.
+    COUNT connections to each address, all at once, from the address FROM and with the congestion control CONGESTION (cubic) if these are set; for each, the bytes acknowledged after the first SKIP seconds.
 streams.py sink ADDRESS PORT
     Each half second a line of JSON: the time, and the bytes received by now from each address.
 """
@@ -41,7 +41,7 @@ def send(seconds, skip, count, *targets):
         address, port = target.rsplit(":", 1)
         stream = socket.socket()
         # Whatever the machine's default is.
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, os.environ.get("CONGESTION", "cubic").encode())
         stream.bind((os.environ.get("FROM", ""), 0))
         stream.settimeout(60)
         stream.connect((address, int(port)))

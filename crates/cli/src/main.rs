@@ -11,6 +11,7 @@ mod address;
 mod capture;
 mod color;
 mod commands;
+mod congestion;
 mod cpus;
 mod description;
 mod discovery;

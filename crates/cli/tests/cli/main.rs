@@ -7,6 +7,7 @@ mod bench;
 mod capabilities;
 mod check;
 mod compare;
+mod congestion;
 mod demo;
 mod doctor;
 mod ends;

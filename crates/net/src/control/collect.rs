@@ -196,6 +196,7 @@ fn row(
         flowtype: flow.1,
         flowtype_name: HashType::from_u8(flow.1).unwrap_or(HashType::None).name().into(),
         arrival: None,
+        congestion: None,
     }
 }
 
@@ -232,6 +233,7 @@ fn tcp_socket(info: &HostInfo, lane: &LaneReport, r: &TcpRow) -> SocketRow {
         state: r.state.map_or("LISTEN", State::netstat).into(),
         receive_queue: r.recv_queue as usize,
         send_queue: r.send_queue as usize,
+        congestion: r.congestion.map(|algorithm| algorithm.name().to_owned()),
         ..row((info, lane), ends, remote, (r.hash, r.hash_type))
     }
 }
@@ -253,6 +255,7 @@ fn kernel_socket(info: &HostInfo, lane: &LaneReport, r: &KernelRow) -> SocketRow
         state: r.state.map_or("LISTEN", State::netstat).into(),
         receive_queue: r.recv_queue as usize,
         send_queue: r.send_queue as usize,
+        congestion: r.congestion.map(|algorithm| algorithm.name().to_owned()),
         arrival: r.arrival.map(|a| ArrivalView {
             processor: a.processor,
             queue: a.queue,

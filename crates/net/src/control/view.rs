@@ -257,6 +257,9 @@ document! {
         /// Of a connection on kernel sockets, where its last packet arrived; none where workers are not bound to processors.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arrival: Option<ArrivalView>,
+        /// Congestion control of a connection: `cubic`, `newreno` or `bbr`; none where the kernel has another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        congestion: Option<String>,
     }
 }
 

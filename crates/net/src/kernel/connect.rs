@@ -57,7 +57,8 @@ impl KernelLane {
             done => done,
         };
         let mut fd = fd.map_err(|e| errors::other(&e))?;
-        super::options::apply(fd.as_fd(), v4, &connect.options)?;
+        let told = self.told(&connect.options);
+        super::options::apply(fd.as_fd(), v4, &told)?;
         if data.rest_follows && !fast {
             // Without it there is a segment more, and nothing is wrong.
             let _ = options::set(fd.as_fd(), Number::QUICK_ACK, 0);
@@ -65,7 +66,7 @@ impl KernelLane {
         let chosen = connect.local_port != 0;
         let again = |ports: &Ports, epoll: &Epoll| {
             let fd = ports.reserve.leaves(socket::tcp(v4)?, epoll.as_fd())?;
-            super::options::apply(fd.as_fd(), v4, &connect.options).map_err(io::Error::from)?;
+            super::options::apply(fd.as_fd(), v4, &told).map_err(io::Error::from)?;
             Ok(fd)
         };
         let from_home = if chosen {

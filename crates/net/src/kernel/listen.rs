@@ -138,7 +138,7 @@ impl KernelLane {
         let ports = self.ports.clone();
         let mut ports = ports.lock();
         let fd = self.shared(&ports, Kind::Tcp, address).map_err(|e| errors::listen(&e))?;
-        super::options::apply(fd.as_fd(), address.is_ipv4(), &options.socket)?;
+        super::options::apply(fd.as_fd(), address.is_ipv4(), &self.told(&options.socket))?;
         if let Some(fast_open) = &options.fast_open {
             super::options::apply_fast_open(fd.as_fd(), fast_open).map_err(|e| errors::listen(&e))?;
         }

@@ -57,6 +57,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 
+use flowlane_stack::tcp::{Algorithm, SocketOptions};
 use flowlane_stack::time::Time;
 use flowlane_sys::kernel::epoll::{Epoll, Event};
 use flowlane_sys::kernel::pipe::Pipe;
@@ -80,6 +81,8 @@ pub(crate) struct KernelLane {
     sockets: Slab,
     /// The lane has a stack of ours, too, whose sockets programs get unless they ask for these.
     beside: bool,
+    /// Congestion control of its connections, if it is not to be the kernel's.
+    congestion: Option<Algorithm>,
     /// Who wait for the end of a connection: few.
     closed: HashMap<u32, Waker>,
     udp: datagrams::Udp,
@@ -114,6 +117,7 @@ impl KernelLane {
             cpu: ports.steering.cpu_of(worker),
             sockets: Slab::default(),
             beside: false,
+            congestion: None,
             closed: HashMap::new(),
             udp: datagrams::Udp::default(),
             zero_copy: HashMap::new(),
@@ -127,6 +131,17 @@ impl KernelLane {
             pipes: Vec::new(),
             stats: KernelStats::default(),
         }
+    }
+
+    /// Whose connections have this congestion control, unless their sockets are told of another.
+    pub(crate) fn with_congestion(mut self, congestion: Option<Algorithm>) -> Self {
+        self.congestion = congestion;
+        self
+    }
+
+    /// What a new socket is told.
+    fn told(&self, options: &SocketOptions) -> SocketOptions {
+        SocketOptions { congestion: options.congestion.or(self.congestion), ..*options }
     }
 
     /// In a lane with a stack of ours.

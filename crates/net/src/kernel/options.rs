@@ -105,7 +105,7 @@ fn change(fd: BorrowedFd<'_>, v4: bool, old: &SocketOptions, new: &SocketOptions
         set(Number::SYN_RETRIES, i32::from(retries))?;
     }
     if let Some(algorithm) = new.congestion.filter(|_| new.congestion != old.congestion) {
-        let name = if algorithm == Algorithm::NewReno { "reno" } else { "cubic" };
+        let name = if algorithm == Algorithm::NewReno { "reno" } else { algorithm.name() };
         kernel::set_congestion(fd, name).map_err(|e| errors::other(&e))?;
     }
     Ok(())
@@ -124,7 +124,6 @@ fn read(fd: BorrowedFd<'_>, v4: bool) -> Result<SocketOptions, SocketError> {
         })
     };
     let millis = get(Number::USER_TIMEOUT)?;
-    let name = kernel::congestion(fd).map_err(|e| errors::other(&e))?;
     let linger = kernel::reset_on_close(fd).map_err(|e| errors::other(&e))?;
     Ok(SocketOptions {
         nodelay: get(Number::NO_DELAY)? != 0,
@@ -141,12 +140,17 @@ fn read(fd: BorrowedFd<'_>, v4: bool) -> Result<SocketOptions, SocketError> {
         send_buffer: Some(get(Number::SEND_BUFFER)?.unsigned_abs()),
         syn_retries: u8::try_from(get(Number::SYN_RETRIES)?).ok(),
         max_segment: u16::try_from(get(Number::MAX_SEGMENT)?).ok(),
-        congestion: match name.as_str() {
-            "reno" => Some(Algorithm::NewReno),
-            "cubic" => Some(Algorithm::Cubic),
-            _ => None,
-        },
+        congestion: congestion(fd).map_err(|e| errors::other(&e))?,
     })
+}
+
+/// The congestion control of a connection; `None` if our own stack does not have it.
+pub(super) fn congestion(fd: BorrowedFd<'_>) -> io::Result<Option<Algorithm>> {
+    let name = kernel::congestion(fd)?;
+    let is = |algorithm: &Algorithm| {
+        algorithm.name() == name || *algorithm == Algorithm::NewReno && name == "reno"
+    };
+    Ok(Algorithm::ALL.into_iter().find(is))
 }
 
 impl KernelLane {
@@ -181,6 +185,7 @@ impl KernelLane {
         info.min_rtt = (k.min_rtt > 0 && k.min_rtt != u32::MAX).then(|| us(k.min_rtt));
         info.rto = us(k.rto);
         info.backoff = k.backoff;
+        info.congestion = congestion(socket.fd()).ok().flatten();
         // The kernel counts segments.
         let bytes = |segments: u32| segments.saturating_mul(k.snd_mss);
         info.cwnd = bytes(k.cwnd);

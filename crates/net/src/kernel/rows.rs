@@ -1,11 +1,11 @@
 //! Lists of a lane's listeners, connections and UDP sockets for display, at a bounded cost.
 //!
-//! The kernel is asked for each: four system calls, one or two more where a worker is bound to a processor; one for a UDP socket.
+//! The kernel is asked for each: five system calls, one or two more where a worker is bound to a processor; one for a UDP socket.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use flowlane_stack::tcp::State;
+use flowlane_stack::tcp::{Algorithm, State};
 use flowlane_sys::kernel::options;
 use flowlane_sys::kernel::socket;
 
@@ -32,6 +32,8 @@ pub struct KernelRow {
     /// Where the last packet of a connection arrived, and why that is not its worker's processor; `None` where workers are not bound to
     /// processors.
     pub arrival: Option<Arrival>,
+    /// Congestion control of a connection; `None` if it is one that our own stack does not have.
+    pub congestion: Option<Algorithm>,
 }
 
 /// One UDP socket of a lane on kernel sockets, as `netstat -a` shows it.
@@ -103,7 +105,17 @@ impl KernelLane {
         if socket.flags.has(Flags::LISTENER) {
             let (recv_queue, send_queue) = (info.unacked + self.unaccepted(id.slot) as u32, info.sacked);
             let (state, remote, flow, arrival) = (None, None, (0, 0), None);
-            return Some(KernelRow { state, local, remote, recv_queue, send_queue, flow, arrival });
+            let congestion = None;
+            return Some(KernelRow {
+                state,
+                local,
+                remote,
+                recv_queue,
+                send_queue,
+                flow,
+                arrival,
+                congestion,
+            });
         }
         let recv_queue =
             rustix::io::ioctl_fionread(socket.fd().as_fd()).unwrap_or(0) + self.unread(id.slot) as u64;
@@ -115,6 +127,7 @@ impl KernelLane {
             send_queue: info.not_sent.saturating_add(info.unacked.saturating_mul(info.snd_mss)),
             flow: (0, 0),
             arrival: self.arrival(id).ok().flatten(),
+            congestion: super::options::congestion(socket.fd()).ok().flatten(),
         })
     }
 }

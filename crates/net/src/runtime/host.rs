@@ -13,7 +13,7 @@ use flowlane_rss::Rss;
 use flowlane_stack::IpConfig;
 use flowlane_stack::address::Prefix;
 use flowlane_stack::reassembly::ReassemblyConfig;
-use flowlane_stack::tcp::TcpConfig;
+use flowlane_stack::tcp::{Algorithm, TcpConfig};
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 
@@ -98,6 +98,8 @@ pub struct Host {
     pub(crate) ip: IpConfig,
     pub(crate) udp: UdpConfig,
     pub(crate) tcp: TcpConfig,
+    /// Congestion control of its connections, if one was named.
+    pub(crate) congestion: Option<Algorithm>,
     pub(crate) reassembly: ReassemblyConfig,
     pub(crate) main: Arc<dyn Fn() -> Main + Send + Sync>,
     /// The line of the program that made it, by which its first tasks are known.
@@ -134,6 +136,7 @@ impl Host {
             ip: IpConfig::default(),
             udp: UdpConfig::default(),
             tcp: TcpConfig::default(),
+            congestion: None,
             reassembly: ReassemblyConfig::default(),
             main: Arc::new(move || Box::pin(main())),
             begun: Location::caller(),
@@ -293,6 +296,23 @@ impl Host {
     #[must_use]
     pub fn tcp(mut self, tcp: TcpConfig) -> Self {
         self.tcp = tcp;
+        self
+    }
+
+    /// Sets the congestion control of its connections, instead of that of [`Host::tcp`]; on kernel sockets, which begin with the kernel's,
+    /// too. A socket may have another ([`SocketOptions::congestion`](crate::SocketOptions::congestion)). On kernel sockets, sockets cannot be
+    /// opened if the kernel does not have it (`ENOENT`) or keeps it for root (`EPERM`).
+    ///
+    /// ```
+    /// use flowlane::{Algorithm, Host, Key, Rss};
+    ///
+    /// let rss = std::sync::Arc::new(Rss::new(Key::MICROSOFT, 1));
+    /// let host = Host::new("server", rss, || async {}).congestion(Algorithm::Bbr);
+    /// # drop(host);
+    /// ```
+    #[must_use]
+    pub fn congestion(mut self, algorithm: Algorithm) -> Self {
+        self.congestion = Some(algorithm);
         self
     }
 }

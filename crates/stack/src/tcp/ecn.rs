@@ -6,7 +6,7 @@
 //! | SYN-ACK | ECE without CWR agrees | §6.1.1 |
 //! | CE received | ECE in every acknowledgement until the peer says CWR | §6.1.3 |
 //! | ECE received | the window is reduced once for each window of data, as after a loss (`recovery`); then CWR with the next new data | §6.1.2 |
-//! | data sent | ECT(0), but not on acknowledgements, retransmissions and probes | §6.1.4, §6.1.5, §6.1.6 |
+//! | data sent | ECT(0) unless BBR is used, but not on acknowledgements, retransmissions and probes | §6.1.4, §6.1.5, §6.1.6 |
 
 use crate::stats::tcp::TcpStats;
 use crate::tcp::config::Ecn;
@@ -128,9 +128,9 @@ impl Connection {
         TcpFlags::NONE
     }
 
-    /// The ECN field of a packet with new data.
+    /// The ECN field of a packet with new data. BBR's model does not respond to marks, so its packets are none that a queue may mark.
     #[inline]
     pub(crate) fn ecn_field(&self) -> u8 {
-        if self.has(Flags::ECN) { ECT0 } else { 0 }
+        if self.has(Flags::ECN) && self.model().is_none() { ECT0 } else { 0 }
     }
 }

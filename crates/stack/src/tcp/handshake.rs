@@ -163,6 +163,7 @@ impl Connection {
         self.heard(cx.now);
         self.timers.stop_ack();
         self.arm_keepalive(cx.now);
+        self.fit_model(core, cx.now);
         self.wake_write();
     }
 }

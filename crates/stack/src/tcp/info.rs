@@ -1,5 +1,7 @@
 //! Information about a connection, as in `TCP_INFO`.
 
+use crate::tcp::config::Algorithm;
+use crate::tcp::connection::congestion::bbr::Bbr;
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::Phase;
 use crate::tcp::connection::{Connection, Flags, State, scoreboard};
@@ -59,6 +61,10 @@ pub struct TcpInfo {
     pub rto: Duration,
     /// How often the timeout is doubled: timeouts since a round trip was last measured.
     pub backoff: u8,
+    /// Congestion control; `None` if it is one of the kernel's that this stack does not have.
+    pub congestion: Option<Algorithm>,
+    /// Bytes a second at which data is paced; `None` if it is not, or on kernel sockets.
+    pub pacing_rate: Option<u64>,
     /// Congestion window, bytes.
     pub cwnd: u32,
     /// Slow-start threshold, bytes.
@@ -134,6 +140,8 @@ impl TcpInfo {
             min_rtt: None,
             rto: Duration::ZERO,
             backoff: 0,
+            congestion: None,
+            pacing_rate: None,
             cwnd: 0,
             ssthresh: 0,
             outstanding: 0,
@@ -182,6 +190,8 @@ impl Connection {
             min_rtt: (self.rtt.min() != u32::MAX).then(|| us(self.rtt.min())),
             rto: us(self.rtt.rto()),
             backoff: self.timers.doublings(),
+            congestion: Some(self.congestion.algorithm()),
+            pacing_rate: self.model().map(Bbr::pacing_rate),
             cwnd: self.congestion.cwnd(),
             ssthresh: self.congestion.ssthresh(),
             outstanding: self.snd.outstanding(),

@@ -21,7 +21,7 @@
 //! | pieces | the files of `connection/` | receive and send buffer, scoreboard, recovery, congestion window, round-trip time, deadlines, ...: each owns its fields and knows neither the connection nor the lane |
 //! | connection | `connection/{mod, flags, identity, rare, state}` | RFC 9293's Transmission Control Block: the pieces put together |
 //! | lane | `lane/` | `Core`, what all connections share: memory, listeners, TIME-WAIT records, replies, records of flows. It takes connections |
-//! | small steps | `arm`, `acks`, `challenge`, `ecn`, `time_wait`, `urgent`, `window`, `write`, `fast_open` | one matter each, of a connection and the lane |
+//! | small steps | `arm`, `acks`, `challenge`, `ecn`, `model`, `time_wait`, `urgent`, `window`, `write`, `fast_open` | one matter each, of a connection and the lane |
 //! | larger steps | `recovery`, then `path`, `handshake`, `close`, `syn_cookies`, `listen` | put together from small steps |
 //! | events | `input`, `output`, `timers` | what a segment, a look for output and a deadline set off |
 //! | `Tcp` | this file, `api/`, `coalesce`, `half_open`, `info`, `prefetch`, `shortage`, `snapshot`, `trim`, `waiting` | all connections of the lane, and what applications may do with them |
@@ -53,6 +53,7 @@ mod info;
 mod input;
 mod lane;
 mod listen;
+mod model;
 mod output;
 mod path;
 mod prefetch;
@@ -351,7 +352,7 @@ impl Tcp {
             (a, b) => a.or(b),
         };
         let flows = self.core.flows.next_deadline().unwrap_or(NEVER);
-        let more = self.core.looks_again_at().min(self.trim_at).min(flows);
+        let more = self.core.looks_again_at().min(self.trim_at).min(flows).min(self.core.paced.next());
         if more == NEVER { next } else { Some(next.map_or(more, |next| next.min(more))) }
     }
 
@@ -364,6 +365,11 @@ impl Tcp {
         self.perhaps_trim(cx.now);
         if self.core.looks_again_at() <= cx.now {
             self.open_windows(cx);
+        }
+        while let Some(id) = self.core.paced.due(cx.now) {
+            let Some(c) = self.connections.get_mut(id) else { continue };
+            c.pace_is_over();
+            self.core.settle(c);
         }
         // Several at a time, so that their connections' memory is waited for together. What is done to one connection
         // neither ends nor replaces another.
@@ -543,6 +549,10 @@ impl Tcp {
         let mut counts = StateCounts::default();
         self.connections.iter().for_each(|c| counts.begun(c.state()));
         counts
+    }
+
+    fn paced_for_test(&self) -> usize {
+        self.core.paced.len()
     }
 
     fn starved_for_test(&self) -> usize {

@@ -2,6 +2,7 @@
 
 use crate::stats::Histogram;
 use crate::tcp::Tcp;
+use crate::tcp::config::Algorithm;
 use crate::tcp::connection::State;
 use crate::tcp::table::Tuple;
 use core::net::{IpAddr, SocketAddr};
@@ -26,6 +27,8 @@ pub struct TcpRow {
     pub hash: u32,
     /// Its type.
     pub hash_type: u8,
+    /// Congestion control of a connection.
+    pub congestion: Option<Algorithm>,
 }
 
 /// A snapshot of a lane's listeners and connections, at a bounded cost.
@@ -65,12 +68,16 @@ impl Tcp {
                 send_queue: l.options().backlog,
                 hash: 0,
                 hash_type: 0,
+                congestion: None,
             });
         }
         let room = rows.saturating_sub(snapshot.rows.len());
         for c in self.connections.first(scan).take(room) {
             let queues = (c.readable(), c.buffered());
-            snapshot.rows.push(row(c.state(), c.tuple(), queues, (c.flow_hash(), c.hash_type())));
+            snapshot.rows.push(TcpRow {
+                congestion: Some(c.congestion.algorithm()),
+                ..row(c.state(), c.tuple(), queues, (c.flow_hash(), c.hash_type()))
+            });
         }
         for (state, count) in self.core.states.iter() {
             snapshot.states[state.index()] = count as usize;
@@ -95,5 +102,6 @@ fn row(state: State, tuple: &Tuple, queues: (u32, u32), flow: (u32, u8)) -> TcpR
         send_queue: queues.1,
         hash: flow.0,
         hash_type: flow.1,
+        congestion: None,
     }
 }

@@ -16,6 +16,9 @@ impl Connection {
             return 0;
         }
         let paused = self.unsent() == 0;
+        if paused && self.has_model() {
+            self.was_out_of_data(core, now);
+        }
         let mut tx = self.tx.take_or(|| core.flight());
         core.regain_blocks();
         let before = tx.data.capacity();

@@ -160,6 +160,11 @@ impl Near {
         Ok(())
     }
 
+    /// Refuses options that only connections have.
+    pub(super) fn check_without_connections(&self) -> anyhow::Result<()> {
+        self.side.check_without_connections()
+    }
+
     /// Whether kernel sockets are used.
     pub(super) fn is_kernel(&self) -> bool {
         self.link.is_kernel()
@@ -277,7 +282,8 @@ impl Near {
         let recorders = self.instruments.records.open()?;
         if self.is_kernel() {
             more_descriptors(descriptors, "connections or flows")?;
-            let host = home.apply(Host::kernel("load", rss.clone(), main), &mut builder);
+            let host = self.side.with_congestion(Host::kernel("load", rss.clone(), main), true)?;
+            let host = home.apply(host, &mut builder);
             let host = builder.host(recorders.of(host));
             builder.before_start(give_up_privileges);
             return Ok((self.instruments.run(builder, name, (host, recorders))?, host));
@@ -290,6 +296,7 @@ impl Near {
             .interface(interface)
             .tcp(tcp)
             .reassembly(self.reassembly.unwrap_or_default().0);
+        let host = self.side.with_congestion(host, false)?;
         let host = self.ways.add_to(host, |i| if through == Some(i) { inside.clone() } else { Vec::new() });
         let host = builder.host(recorders.of(host));
         self.link.fit_frames(&mut builder);

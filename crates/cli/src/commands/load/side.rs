@@ -11,6 +11,7 @@ use flowlane_load::ClientRange;
 
 use super::home::Home;
 use crate::address::with_network;
+use crate::congestion::CongestionOption;
 use crate::idle::IdleKind;
 use crate::io::IoOption;
 use crate::steering::{self, SteeringOptions, Workers};
@@ -124,6 +125,8 @@ pub(super) struct Side {
     pub(super) vlan: Option<u16>,
     #[command(flatten)]
     pub(super) io: IoOption,
+    #[command(flatten)]
+    congestion: CongestionOption,
     /// What idle workers do [default: sleep on kernel sockets, else adaptive].
     #[arg(long, value_enum)]
     idle: Option<IdleKind>,
@@ -154,7 +157,22 @@ impl Side {
     /// Refuses options that kernel sockets do not have.
     pub(super) fn check_kernel(&self) -> anyhow::Result<()> {
         ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
+        self.congestion.of(true)?;
         Ok(())
+    }
+
+    /// Refuses a congestion control for datagrams.
+    pub(super) fn check_without_connections(&self) -> anyhow::Result<()> {
+        ensure!(!self.congestion.is_given(), "--congestion: for connections; load udp has datagrams");
+        Ok(())
+    }
+
+    /// The host with the congestion control that was asked for.
+    pub(super) fn with_congestion(&self, host: Host, kernel: bool) -> anyhow::Result<Host> {
+        Ok(match self.congestion.of(kernel)? {
+            Some(algorithm) => host.congestion(algorithm),
+            None => host,
+        })
     }
 
     /// What workers do when they are idle: on kernel sockets they sleep, if nothing else was said.

@@ -113,6 +113,7 @@ impl Load for Udp {
     }
 
     fn check(&self) -> anyhow::Result<()> {
+        self.course.near.check_without_connections()?;
         ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
         ensure!((1..=65_536).contains(&self.burst), "--burst {}: from 1 to 65536", self.burst);
         let most = if self.course.is_on_kernel() { 100_000 } else { 10_000_000 };

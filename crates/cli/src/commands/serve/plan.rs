@@ -2,6 +2,7 @@
 
 use super::Service;
 use crate::address::{self, Address};
+use crate::congestion::CongestionOption;
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
 use crate::fast_open;
@@ -19,7 +20,8 @@ use flowlane::link::LinkSpec;
 use flowlane::rebalance::{Even, Pack, Policy};
 use flowlane::watchdog::Watchdog;
 use flowlane::{
-    Bucket, Host, Idle, Interface, Io, Prefix, ReassemblyConfig, Rss, SocketError, Steer, TunnelConfig,
+    Algorithm, Bucket, Host, Idle, Interface, Io, Prefix, ReassemblyConfig, Rss, SocketError, Steer,
+    TunnelConfig,
 };
 use flowlane_load::tcp::pattern::LONGEST;
 use flowlane_sys::words::counted;
@@ -163,6 +165,8 @@ pub(crate) struct TcpArguments {
     /// value).
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "256")]
     fast_open: Option<u32>,
+    #[command(flatten)]
+    congestion: CongestionOption,
 }
 
 impl TcpArguments {
@@ -333,6 +337,8 @@ pub(super) struct Plan {
     pub(super) listen: Option<Vec<Bucket>>,
     /// TCP Fast Open, with at most this many unfinished handshakes in each lane.
     pub(super) fast_open: Option<u32>,
+    /// Congestion control of connections, if it was said.
+    pub(super) congestion: Option<Algorithm>,
     /// Clients come by kernel sockets, though the link is one of ours.
     pub(super) from_kernel: Option<FromKernel>,
     pub(super) workers: usize,
@@ -432,6 +438,7 @@ impl Plan {
             note,
             listen: None,
             fast_open: None,
+            congestion: None,
             from_kernel: None,
             rebalance: a.rebalance,
             idle: a.idle.into(),
@@ -448,7 +455,9 @@ impl Plan {
     }
 
     pub(super) fn tcp(service: Service, arguments: TcpArguments) -> anyhow::Result<Self> {
+        let beside_kernel = arguments.common.beside_kernel;
         let mut plan = Self::new(service, arguments.common)?;
+        plan.congestion = arguments.congestion.of(plan.link.is_kernel() || beside_kernel)?;
         if let Some(text) = &arguments.listen_buckets {
             plan.listen = Some(buckets("--listen-buckets", text, plan.rss.buckets.len())?);
         }
@@ -467,6 +476,7 @@ impl Plan {
         for (option, given) in [
             ("--listen-buckets", arguments.listen_buckets.is_some()),
             ("--fast-open", arguments.fast_open.is_some()),
+            ("--congestion", arguments.congestion.is_given()),
         ] {
             ensure!(!given, "{option}: not with --udp: it is for connections");
         }
@@ -490,13 +500,19 @@ impl Plan {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), SocketError>> + Send + 'static,
     {
+        let chosen = |host: Host| match self.congestion {
+            Some(algorithm) => host.congestion(algorithm),
+            None => host,
+        };
         if self.link.is_kernel() {
-            return Host::kernel("server", self.rss.clone(), main).steer(self.steer).zone(self.zone);
+            let host = Host::kernel("server", self.rss.clone(), main).steer(self.steer).zone(self.zone);
+            return chosen(host);
         }
         let interface =
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
         let host =
             Host::new("server", self.rss.clone(), main).interface(interface).reassembly(self.reassembly);
+        let host = chosen(host);
         let host = host.ip(self.discovery.ip());
         let host = self.tunnels.iter().fold(host, |host, tunnel| host.tunnel(tunnel.clone()));
         self.gateways.iter().fold(host, |host, gateway| host.gateway(*gateway))

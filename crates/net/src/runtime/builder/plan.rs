@@ -79,6 +79,7 @@ impl Builder {
             }
             let elsewhere = (buckets > 1).then(|| UdpElsewhere::new(buckets));
             let mut tcp = self.bounded(&host.tcp, owners.len());
+            tcp.congestion = host.congestion.unwrap_or(tcp.congestion);
             for b in 0..buckets {
                 let bucket = Bucket(b as u16);
                 let index = lane_index(first_lane, bucket);
@@ -112,6 +113,7 @@ impl Builder {
                 let kernel = sockets.map(|poller| {
                     let lane = KernelLane::new(poller.epoll.clone(), index as u16, owner, listening.clone());
                     let lane = lane.by_ring(poller.has_ring());
+                    let lane = lane.with_congestion(host.congestion);
                     let mut lane = if host.kernel { lane } else { lane.beside() };
                     if let Some(records) = &host.flows {
                         lane.record_flows(records.clone(), shared.epoch(), bucket.0);

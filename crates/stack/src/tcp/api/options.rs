@@ -51,6 +51,7 @@ impl Tcp {
         let c = self.connections.get_mut(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?;
         let uncorked = c.has(Flags::CORK) && !options.cork || !c.has(Flags::NODELAY) && options.nodelay;
         c.apply(options);
+        c.fit_model(&mut self.core, cx.now);
         if uncorked {
             c.set_more(false);
             c.set_force(c.unsent() > 0);

@@ -15,6 +15,23 @@ pub enum Algorithm {
     Cubic,
     /// RFC 5681 and RFC 6582.
     NewReno,
+    /// A model of the path: how fast it delivers and how long it is (draft-ietf-ccwg-bbr). What is sent is spread over time.
+    Bbr,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cubic, Self::NewReno, Self::Bbr];
+
+    /// Its name in this program's words: `cubic`, `newreno`, `bbr`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::NewReno => "newreno",
+            Self::Bbr => "bbr",
+        }
+    }
 }
 
 /// Whether Explicit Congestion Notification (RFC 3168) is negotiated.

@@ -4,6 +4,7 @@
 
 use crate::tcp::Seq;
 use crate::tcp::connection::congestion::Hystart;
+use crate::tcp::connection::departures::Departures;
 use crate::tcp::connection::recovery::Recovery;
 use crate::tcp::connection::scoreboard::Scoreboard;
 use crate::tcp::connection::send_buffer::{Blocks, SendBuffer};
@@ -21,6 +22,8 @@ pub(crate) struct Flight {
     /// `HyStart++`; begins anew when data does.
     pub(crate) hystart: Hystart,
     pub(crate) writes: Writes,
+    /// What BBR's samples are made from.
+    pub(crate) departures: Departures,
     /// Segments of new data sent in a row, without a pause.
     burst: u32,
     /// Who waits to write or for the handshake.
@@ -115,7 +118,7 @@ impl Flight {
 
     /// Counts them; how many they are.
     pub(crate) fn count(&mut self) -> usize {
-        self.counted = FLIGHT + self.board.memory();
+        self.counted = FLIGHT + self.board.memory() + self.departures.memory();
         self.counted
     }
 
@@ -128,8 +131,20 @@ impl Flight {
 
     /// Ready for another connection. Its buffer's memory goes back; how many bytes of it are free now.
     pub(crate) fn reset(&mut self, blocks: &mut Blocks) -> usize {
-        let Flight { data, board, recovery, used, hystart, writes, burst, write_waker, since, counted: _ } =
-            self;
+        let Flight {
+            data,
+            board,
+            recovery,
+            used,
+            hystart,
+            writes,
+            departures,
+            burst,
+            write_waker,
+            since,
+            counted: _,
+        } = self;
+        departures.reset();
         board.reset();
         recovery.reset();
         writes.reset();

@@ -31,6 +31,7 @@ use core::time::Duration;
 pub(crate) mod ack_policy;
 pub(crate) mod congestion;
 pub(crate) mod deadlines;
+pub(crate) mod departures;
 pub(crate) mod fast_open;
 mod flags;
 pub(crate) mod flight;

@@ -2,6 +2,7 @@
 
 use crate::tcp::Seq;
 use crate::tcp::config::SocketOptions;
+use crate::tcp::connection::congestion::bbr::Bbr;
 use crate::tcp::connection::deadlines::NEVER;
 use crate::tcp::connection::recovery::Undo;
 use crate::tcp::connection::{Connection, Lists};
@@ -27,6 +28,8 @@ pub(super) struct Rare {
     mss_lowered_secs: u32,
     /// Everything has arrived, and until then the last reduction may still turn out to have been needless.
     undo: Option<(Undo, Time)>,
+    /// The model of the path, with BBR.
+    model: Option<Box<Bbr>>,
 }
 
 impl Rare {
@@ -56,8 +59,9 @@ impl Rare {
             fast_open,
             mss_lowered_secs,
             undo,
+            model,
         } = self;
-        let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some();
+        let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some() || model.is_some();
         let waits = waits || urgent.is_some() || urgent_waker.is_some();
         options.is_none() && fast_open.is_none() && !waits && *mss_lowered_secs == 0
     }
@@ -170,6 +174,30 @@ impl Connection {
     pub(crate) fn forget_watchers(&mut self) {
         if let Some(rare) = self.rare_if_any() {
             (rare.write_waker, rare.closed_waker) = (None, None);
+        }
+    }
+
+    // The model of the path.
+
+    /// BBR's model, if the connection has one.
+    #[inline]
+    pub(crate) fn model_mut(&mut self) -> Option<&mut Bbr> {
+        self.rare_if_any()?.model.as_deref_mut()
+    }
+
+    /// BBR's model to look at.
+    #[inline]
+    pub(crate) fn model(&self) -> Option<&Bbr> {
+        self.rare()?.model.as_deref()
+    }
+
+    /// The connection has this model from now on, or none.
+    pub(crate) fn set_model(&mut self, model: Option<Bbr>) {
+        if let Some(model) = model {
+            self.rare_mut().model = Some(Box::new(model));
+        } else if let Some(rare) = self.rare_if_any() {
+            rare.model = None;
+            self.drop_empty_rare();
         }
     }
 

@@ -137,6 +137,8 @@ pub(crate) struct Scoreboard {
     hint: usize,
     /// Highest sequence number known to have arrived.
     fack: Seq,
+    /// What was deemed lost since somebody asked: bytes, and the record that was the last.
+    newly_lost: (u32, Option<Sent>),
     /// Blocks of the last SACK option: what did not change need not be looked at again.
     seen: [(Seq, Seq); 4],
     seen_len: usize,
@@ -215,6 +217,12 @@ impl Scoreboard {
         }
         (self.sacked, self.lost, self.retrans, self.sacked_records) = (0, 0, 0, 0);
         (self.hint, self.seen_len) = (0, 0);
+        self.newly_lost = (0, None);
+    }
+
+    /// What was deemed lost, or lost again, since this was last called: bytes, and the record that was the last.
+    pub(crate) fn take_newly_lost(&mut self) -> (u32, Option<Sent>) {
+        core::mem::take(&mut self.newly_lost)
     }
 
     fn forget(&mut self, flags: u8, len: u32) {
@@ -363,6 +371,9 @@ impl Scoreboard {
         let sent = &mut self.queue[index];
         if sent.is(SACKED) {
             return;
+        }
+        if sent.flags & (LOST | RETRANS) != LOST {
+            self.newly_lost = (self.newly_lost.0.wrapping_add(sent.len), Some(*sent));
         }
         if sent.is(RETRANS) {
             self.retrans -= sent.len;

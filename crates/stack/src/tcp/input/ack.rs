@@ -159,7 +159,12 @@ impl Connection {
         }
         self.tx.put_back(tx);
         self.measure(core, seg, &report, &clock);
+        // What duplicates have told of before, without SACK.
+        let told = self.tx.get().map_or(0, |tx| tx.recovery.reno_sacked());
         self.recover(core, cx.now, &report);
+        if self.has_model() {
+            self.model_acknowledged(core, cx.now, &report, told);
+        }
         if self.tx.get().is_some_and(|tx| tx.board.is_empty() && tx.data.is_empty()) {
             if let Some(tx) = self.tx.take() {
                 if let Some(undo) = tx.recovery.undo() {

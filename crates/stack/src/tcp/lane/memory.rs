@@ -27,6 +27,7 @@
 //! the event that frees some; it is not tried again before.
 
 use crate::packet::Cx;
+use crate::tcp::connection::congestion::bbr::Bbr;
 use crate::tcp::connection::flight::Flight;
 use crate::tcp::connection::recv_buffer::{INFLOW, Inflow};
 use crate::tcp::connection::{Connection, Flags};
@@ -145,6 +146,24 @@ impl Core {
     #[inline]
     pub(crate) fn consume(&mut self, tx: &mut Flight, bytes: u32) {
         self.memory -= tx.data.consume(bytes as usize, &mut self.blocks);
+    }
+
+    /// A connection has a model of its path from now on, or has none any more.
+    pub(crate) fn count_model(&mut self, on: bool) {
+        if on {
+            self.memory += size_of::<Bbr>();
+        } else {
+            self.memory -= size_of::<Bbr>();
+        }
+    }
+
+    /// A connection needs no model of its path any more.
+    #[inline]
+    pub(crate) fn drop_model(&mut self, c: &mut Connection) {
+        if c.model().is_some() {
+            c.set_model(None);
+            self.count_model(false);
+        }
     }
 
     /// The scoreboard of a send side has changed.

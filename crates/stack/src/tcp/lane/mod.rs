@@ -7,6 +7,7 @@ pub(crate) mod flow_records;
 pub(crate) mod half_open;
 pub(crate) mod listeners;
 pub(crate) mod memory;
+pub(crate) mod paced;
 pub(crate) mod peers;
 pub(crate) mod replies;
 pub(crate) mod scarce_ports;
@@ -30,6 +31,7 @@ use crate::tcp::lane::flow_records::{FlowEnd, FlowWatch};
 use crate::tcp::lane::half_open::HalfOpen;
 use crate::tcp::lane::listeners::Listeners;
 use crate::tcp::lane::memory::{Levels, Spare};
+use crate::tcp::lane::paced::Paced;
 use crate::tcp::lane::peers::Peers;
 use crate::tcp::lane::scarce_ports::ScarcePorts;
 use crate::tcp::lane::time_wait::TimeWaits;
@@ -49,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) listeners: Listeners,
     pub(crate) time_wait: TimeWaits,
     pub(crate) wheel: Wheel<u32>,
+    /// Connections that are paced, for which a tick of the wheel is too long.
+    pub(crate) paced: Paced,
     /// Slots of connections that may have something to send, in turn.
     ready: VecDeque<u32>,
     /// Segments that belong to no connection.
@@ -126,6 +130,7 @@ impl Core {
             listeners: Listeners::new(secret[2].rotate_left(32)),
             time_wait: TimeWaits::new(),
             wheel: Wheel::new(Time::ZERO),
+            paced: Paced::default(),
             ready: VecDeque::new(),
             replies: VecDeque::new(),
             memory: 0,
@@ -311,6 +316,7 @@ impl Core {
             self.listeners.syn_done(c);
         }
         self.listeners.fast_open_over(c);
+        self.drop_model(c);
         if let Some(flight) = c.tx.take() {
             self.give_flight(flight);
         }

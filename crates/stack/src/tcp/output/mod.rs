@@ -40,14 +40,8 @@ impl Connection {
         if self.is_in(Lists::ANSWERS) {
             return self.send_answer(core, cx).map(Some);
         }
-        if let Some(out) = self.next_retransmission(core, cx)? {
-            return Ok(Some(out));
-        }
-        if let Some(plan) = self.plan_new(core, cx) {
-            return self.send_new(core, cx, plan).map(Some);
-        }
-        if self.has(Flags::PROBE_TAIL) {
-            if let Some(out) = self.probe_tail(core, cx)? {
+        if !self.is_held_by_pace(core, cx.now) {
+            if let Some(out) = self.next_data(core, cx)? {
                 return Ok(Some(out));
             }
         }
@@ -56,6 +50,21 @@ impl Connection {
         }
         if self.has(Flags::ACK_NOW) {
             return self.send_ack(core, cx).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// What is lost, what is new, or a probe for what may be lost.
+    #[inline]
+    fn next_data(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
+        if let Some(out) = self.next_retransmission(core, cx)? {
+            return Ok(Some(out));
+        }
+        if let Some(plan) = self.plan_new(core, cx) {
+            return self.send_new(core, cx, plan).map(Some);
+        }
+        if self.has(Flags::PROBE_TAIL) {
+            return self.probe_tail(core, cx);
         }
         Ok(None)
     }
@@ -108,7 +117,7 @@ impl Connection {
         Ok(Some(out))
     }
 
-    /// Something deemed lost, if the window lets it out (RFC 6675 §5, rule C.1; RFC 6937).
+    /// Something deemed lost, if the window lets it out (RFC 6675 §5, rule C.1; RFC 9937).
     fn next_retransmission(&mut self, core: &mut Core, cx: &mut Cx<'_>) -> Result<Option<IpOutput>, NoFrame> {
         let outstanding = self.snd.outstanding();
         let cwnd = self.congestion.cwnd();
@@ -171,6 +180,7 @@ impl Connection {
             tx.board.retransmitted(index, cx.now);
             tx.recovery.sent_again(record.len, stamp);
         }
+        self.departed(core, cx.now, record.end(), record.len);
         self.count_retransmit();
         core.stats.packets_retransmitted += 1;
         core.stats.bytes_retransmitted += u64::from(len);
@@ -205,6 +215,7 @@ impl Connection {
         tx.used.note(self.snd.una(), end, end.since(self.snd.una()));
         self.tx.put_back(tx);
         self.snd.sent(end);
+        self.departed(core, now, end, len);
         if plan.len > 0 {
             self.wake_writer_with_room(core);
             core.stats.data_packets_sent += u64::from(plan.segments(plan.segment_size));

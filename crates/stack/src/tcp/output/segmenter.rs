@@ -185,6 +185,7 @@ impl Connection {
 
     fn batch_limit(&self, cx: &Cx<'_>, mss: u32) -> u32 {
         let offload = (cx.offload.segmentation as u64).min(u64::from(MAX_BATCH)) as u32;
+        let offload = offload.min(self.burst_limit());
         if offload <= mss { mss } else { offload - offload % mss }
     }
 

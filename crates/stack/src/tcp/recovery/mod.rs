@@ -2,8 +2,8 @@
 //!
 //! With SACK, RACK decides what is lost (RFC 8985, `rack_tlp`); it contains the three-duplicates rule of RFC 6675. Without
 //! SACK, duplicate acknowledgements are counted (RFC 5681 §3.2, RFC 6582). Either way the losses are marked on the
-//! scoreboard, the number of bytes in flight follows from it, and proportional rate reduction (RFC 6937) sets the window
-//! during the episode.
+//! scoreboard, the number of bytes in flight follows from it, and proportional rate reduction (RFC 9937) sets the window
+//! during the episode, unless a model of the path does (`model`).
 
 mod rack_tlp;
 mod undo;
@@ -31,6 +31,9 @@ impl Connection {
             self.count_duplicates(report);
         }
         let undone = self.perhaps_undo(report);
+        if undone && self.has_model() {
+            self.model_undone(core, now);
+        }
         // What is echoed in the acknowledgement that ends an episode was marked before it (RFC 3168 §6.1.2).
         let left = self.leave_recovery(report);
         let marked = report.ece && !left;
@@ -117,7 +120,7 @@ impl Connection {
         }
         let Some(phase) = tx.recovery.leave(una) else { return false };
         if matches!(phase, Phase::Recovery | Phase::Cwr) {
-            // RFC 6937 §3, end of recovery; RFC 6582 §3.2, step 3, full acknowledgement.
+            // RFC 9937 §6, end of recovery; RFC 6582 §3.2, step 3, full acknowledgement.
             self.congestion.set_window(ssthresh);
         }
         self.reordering.end_recovery();
@@ -170,7 +173,9 @@ impl Connection {
             self.congestion.on_congestion(flight_size, mss);
             if let Some(tx) = self.tx.get_mut() {
                 tx.hystart = Hystart::default();
-                tx.recovery.reduce_from(flight_size);
+                // RFC 9937 §6: what had been selectively acknowledged before will not be delivered again.
+                let before = tx.board.sacked().saturating_sub(report.delivered.sacked);
+                tx.recovery.reduce_from(flight_size.saturating_sub(before));
             }
         }
     }
@@ -195,6 +200,9 @@ impl Connection {
             tx.hystart = Hystart::default();
         }
         self.congestion.on_timeout(nxt.since(una), mss, fresh);
+        if self.has_model() {
+            self.model_timed_out(core, now);
+        }
         self.tail_was_probed();
     }
 

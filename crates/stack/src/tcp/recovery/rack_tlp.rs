@@ -67,6 +67,9 @@ impl Connection {
         self.timers.stop_rtx();
         self.rack_detect(now);
         self.recover_after_timer(core);
+        if self.has_model() {
+            self.model_lost(core, now);
+        }
         self.rearm_rtx(core, now, false);
     }
 

@@ -110,6 +110,31 @@ fn user_timeout() {
     assert_eq!(s.read_result(), Err(RecvError::Failed(Failure::TimedOut)));
 }
 
+/// RFC 9937 §6.2: for each two segments delivered one goes out, if the window is to be halved. What had been selectively acknowledged
+/// before the episode is not in RecoverFS, since it is not delivered again.
+#[test]
+fn the_reduction_is_proportional_to_what_recovery_delivers() {
+    let reno = TcpConfig { initial_window: 20, congestion: Algorithm::NewReno, ..config() };
+    let mut s = Scene::established(reno);
+    s.write(40_000);
+    s.until(10);
+    s.heard.clear();
+    let mut sent = Vec::new();
+    for end in 2..=14 {
+        s.speak(20, &format!(". 1:1(0) ack 1 <sack 1001:{end}001>"));
+        s.until(20);
+        sent.push(s.heard.len());
+    }
+    // Two by limited transmit (RFC 3042), the retransmission, and then one for each two delivered, down to the half of twenty in flight.
+    assert_eq!(sent, [1, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]);
+    assert_eq!(s.info().ssthresh, 10_000);
+    s.until(21);
+    send!(s, 21, ". 1:1(0) ack 24001");
+    s.until(22);
+    // What ends recovery at ssthresh counts towards the next segment, too.
+    assert!((10_000..=11_000).contains(&s.info().cwnd), "{}", s.info().cwnd);
+}
+
 /// RFC 6675, RFC 8985: three SACKed segments mean loss; PRR sends at a reduced pace; the window ends at 0.7.
 #[test]
 fn fast_recovery_with_sack() {

@@ -14,16 +14,19 @@ use std::collections::{BTreeMap, BinaryHeap};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weather {
     pub(super) loss: u32,
-    reorder: u32,
-    duplicate: u32,
-    corrupt: u32,
-    delay_us: u32,
-    jitter_us: u32,
+    pub(super) reorder: u32,
+    pub(super) duplicate: u32,
+    pub(super) corrupt: u32,
+    pub(super) delay_us: u32,
+    pub(super) jitter_us: u32,
+    /// Bytes a second in each direction, 0 for any number; what would wait longer than the queue is dropped.
+    pub(super) rate: u64,
+    pub(super) queue_us: u32,
     /// Largest IP packet; bigger ones are dropped with an ICMP error, or silently.
-    mtu: u16,
-    silent: bool,
+    pub(super) mtu: u16,
+    pub(super) silent: bool,
     /// CE instead of loss, where ECT.
-    mark: u32,
+    pub(super) mark: u32,
 }
 
 pub(super) struct Host {
@@ -44,6 +47,8 @@ pub(super) struct Net {
     wire: BinaryHeap<Reverse<(Time, u64, usize)>>,
     packets: BTreeMap<u64, (Frame, IpMeta)>,
     count: u64,
+    /// When each direction of the bottleneck is free.
+    free_at: [Time; 2],
     socket: SocketOptions,
 }
 
@@ -81,6 +86,7 @@ impl Net {
             wire: BinaryHeap::new(),
             packets: BTreeMap::new(),
             count: 0,
+            free_at: [Time::ZERO; 2],
             socket: SocketOptions::default(),
         }
     }
@@ -157,7 +163,16 @@ impl Net {
         if self.chance(w.reorder) {
             delay += u64::from(self.rng.below(2 * w.delay_us + 1));
         }
-        let at = self.now + Duration::from_micros(delay);
+        let mut at = self.now + Duration::from_micros(delay);
+        let bytes = frame.chain_len() as u64 + 20;
+        if let Some(nanos) = (bytes * 1_000_000_000).checked_div(w.rate) {
+            let begins = self.now.max(self.free_at[from]);
+            if begins.saturating_duration_since(self.now) > Duration::from_micros(w.queue_us.into()) {
+                return;
+            }
+            self.free_at[from] = begins + Duration::from_nanos(nanos);
+            at = self.free_at[from] + Duration::from_micros(delay);
+        }
         self.count += 1;
         self.wire.push(Reverse((at, self.count, 1 - from)));
         self.packets.insert(self.count, (frame, ip));
@@ -347,6 +362,8 @@ pub(super) const FAIR: Weather = Weather {
     corrupt: 0,
     delay_us: 5000,
     jitter_us: 0,
+    rate: 0,
+    queue_us: 0,
     mtu: 1500,
     silent: false,
     mark: 0,
@@ -480,6 +497,7 @@ fn any_weather() {
             mtu: pick(&mut rng, &[1500, 1500, 1400, 600]),
             silent: rng.below(4) == 0,
             mark: pick(&mut rng, &[0, 0, 20]),
+            ..FAIR
         };
         let sizes = [u64::from(rng.below(300_000)), u64::from(rng.below(100_000))];
         let offload =

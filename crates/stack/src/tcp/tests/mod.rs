@@ -13,6 +13,7 @@
 
 mod answers;
 mod attacks;
+mod bbr;
 mod close;
 mod coalesce;
 mod cookies;

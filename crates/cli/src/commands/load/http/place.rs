@@ -270,7 +270,8 @@ impl Place {
             LinkKind::Kernel => {
                 // The kernel has its own.
                 builder = builder.frames(FEW_FRAMES);
-                let host = self.home.apply(Host::kernel("load", rss.clone(), load.main()), &mut builder);
+                let host = Host::kernel("load", rss.clone(), load.main());
+                let host = self.home.apply(self.side.with_congestion(host, true)?, &mut builder);
                 builder.host(recorders.of(host))
             }
             LinkKind::Pair => {
@@ -283,6 +284,7 @@ impl Place {
                 let server = builder.host(super::pair::server(rss, &targets, &ours, http2, fast_open)?);
                 let interface = Interface { addresses: ours, claimed, vlan: None };
                 let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
+                let host = self.side.with_congestion(host, false)?;
                 let host = builder.host(recorders.of(host));
                 builder.pair((server, 0), (host, 0), PairConfig::default());
                 host
@@ -291,6 +293,7 @@ impl Place {
                 builder = builder.frames(frames(connections, self.workers()));
                 let (interface, ours) = self.ways.interface(claimed, self.side.vlan);
                 let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
+                let host = self.side.with_congestion(host, false)?;
                 let host = self.ways.add_to(host, |i| self.claimed(plan, Some(i)));
                 let host = builder.host(recorders.of(host));
                 link.fit_frames(&mut builder);

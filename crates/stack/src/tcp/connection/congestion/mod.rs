@@ -2,7 +2,11 @@
 //!
 //! RFC 5681 (slow start, congestion avoidance), RFC 6928 (initial window), RFC 9438 (CUBIC), RFC 9406 (HyStart++).
 //! Loss recovery itself is in `recovery`; it asks here for the new threshold. Bytes throughout.
+//!
+//! With BBR the window is what the model of the path says (`bbr`). Then there is no threshold, which is 0, and neither
+//! acknowledgements nor losses change the window here.
 
+pub(crate) mod bbr;
 mod cubic;
 mod hystart;
 mod newreno;
@@ -44,7 +48,7 @@ impl Congestion {
     pub(crate) fn new(algorithm: Algorithm, mss: u32, segments: u8) -> Self {
         Self {
             cwnd: mss * u32::from(segments),
-            ssthresh: u32::MAX,
+            ssthresh: if algorithm == Algorithm::Bbr { 0 } else { u32::MAX },
             acked: 0,
             cubic: Cubic::default(),
             algorithm,
@@ -63,14 +67,21 @@ impl Congestion {
         self.ssthresh
     }
 
-    /// Loss recovery says what the window is for the rest of the round (RFC 6937), bytes.
+    /// Loss recovery says what the window is for the rest of the round (RFC 9937), bytes.
     pub(crate) fn set_window(&mut self, cwnd: u32) {
-        self.cwnd = cwnd;
+        if self.algorithm != Algorithm::Bbr {
+            self.cwnd = cwnd;
+        }
+    }
+
+    /// The model of the path says what the window is, bytes.
+    pub(crate) fn set_model_window(&mut self, cwnd: u32) {
+        self.cwnd = cwnd.min(MAX_CWND);
     }
 
     /// A reduction whose losses were repaired without an episode: the window is no larger than the threshold.
     pub(crate) fn end_round(&mut self) {
-        self.cwnd = self.cwnd.min(self.ssthresh);
+        self.set_window(self.cwnd.min(self.ssthresh));
     }
 
     /// The last reduction was needless: what was before it, if that was more.
@@ -84,6 +95,12 @@ impl Congestion {
     }
 
     pub(crate) fn set_algorithm(&mut self, algorithm: Algorithm) {
+        // The window stays, and slow start does not begin anew in the middle of a connection.
+        if algorithm == Algorithm::Bbr {
+            self.ssthresh = 0;
+        } else if self.algorithm == Algorithm::Bbr {
+            self.ssthresh = self.cwnd;
+        }
         self.algorithm = algorithm;
         self.cubic = Cubic::default();
     }
@@ -113,6 +130,7 @@ impl Congestion {
         let step = match self.algorithm {
             Algorithm::Cubic => self.cubic.bytes_per_segment(self.cwnd, ack),
             Algorithm::NewReno => newreno::bytes_per_segment(self.cwnd),
+            Algorithm::Bbr => return,
         };
         // One segment more for every `step` bytes acknowledged. What was counted towards a longer step is worth one segment: where
         // the curve is flat a step is a hundred windows, and they must not all come in at once when it rises.
@@ -137,11 +155,12 @@ impl Congestion {
         false
     }
 
-    /// Loss or ECN: sets the new threshold. The window itself is PRR's (RFC 6937) for the rest of the round.
+    /// Loss or ECN: sets the new threshold. The window itself is PRR's (RFC 9937) for the rest of the round.
     pub(crate) fn on_congestion(&mut self, in_flight: u32, mss: u32) {
         self.ssthresh = match self.algorithm {
             Algorithm::Cubic => self.cubic.reduce(self.cwnd, mss),
             Algorithm::NewReno => newreno::reduce(in_flight.min(self.cwnd)),
+            Algorithm::Bbr => return,
         }
         .max(2 * mss);
         self.acked = 0;
@@ -154,12 +173,15 @@ impl Congestion {
             self.on_congestion(in_flight, mss);
         }
         self.cubic.restart();
-        self.cwnd = mss;
+        self.set_window(mss);
     }
 
     /// RFC 5681 §4.1: the window halves for each timeout of idleness, down to the initial one; the threshold remembers
     /// three quarters of where it was (RFC 2861).
     pub(crate) fn on_idle(&mut self, timeouts: u32, initial: u32) {
+        if self.algorithm == Algorithm::Bbr {
+            return;
+        }
         self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
         let restart = initial.min(self.cwnd);
         self.cwnd = (self.cwnd >> timeouts.min(31)).max(restart);

@@ -133,7 +133,7 @@ impl Recovery {
         Some((loss, reduce))
     }
 
-    /// The window is reduced over the round, from a flight of so many bytes (RecoverFS of RFC 6937).
+    /// The window is reduced over the round, from a flight of so many bytes (RecoverFS of RFC 9937).
     pub(crate) fn reduce_from(&mut self, flight_size: u32) {
         self.prr = Prr { delivered: 0, out: 0, recover_fs: flight_size.max(1) };
     }

@@ -1,4 +1,7 @@
-//! Proportional rate reduction (RFC 6937): how much is sent while the window is being reduced.
+//! Proportional rate reduction (RFC 9937): how much is sent while the window is being reduced.
+//!
+//! Above the threshold as much is sent for each byte delivered as leads to the threshold within the round. At or below it at most as much
+//! as was delivered (PRR-CRB), and a segment more where the acknowledgement shows progress without new losses (PRR-SSRB).
 
 /// Of one episode.
 #[derive(Debug, Clone, Copy, Default)]
@@ -12,8 +15,8 @@ pub(super) struct Prr {
 }
 
 impl Prr {
-    /// RFC 6937 §3: how much more may be sent on this acknowledgement. `safe`: it acknowledged in sequence and told of no
-    /// new loss (the SafeACK of the protocol's revision), so the bound may grow as in slow start.
+    /// RFC 9937 §6.2: sndcnt, how much more may be sent on this acknowledgement. `safe` is SafeACK: it acknowledged in sequence and told
+    /// of no new loss, so the bound may grow as in slow start.
     pub(super) fn allowance(
         &mut self,
         in_flight: u32,
@@ -40,7 +43,7 @@ impl Prr {
 mod tests {
     use super::*;
 
-    /// RFC 6937 §3: over a round that delivers everything, ssthresh/RecoverFS of it is sent.
+    /// RFC 9937 §6.2: over a round that delivers everything, ssthresh/RecoverFS of it is sent.
     #[test]
     fn reduction_is_spread_over_the_round() {
         let mut prr = Prr { delivered: 0, out: 0, recover_fs: 20_000 };
@@ -57,7 +60,7 @@ mod tests {
         assert!(in_flight <= 14_000, "{in_flight}");
     }
 
-    /// RFC 6937 §3: the first retransmission waits for no further acknowledgement.
+    /// RFC 9937 §6.2: the first retransmission waits for no further acknowledgement.
     #[test]
     fn the_first_retransmission_goes_at_once() {
         let mut prr = Prr { delivered: 0, out: 0, recover_fs: 20_000 };
