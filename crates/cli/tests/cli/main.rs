@@ -7,6 +7,8 @@ mod bench;
 mod capabilities;
 mod check;
 mod compare;
+#[cfg(feature = "agents")]
+mod containers;
 mod demo;
 mod doctor;
 mod ends;
