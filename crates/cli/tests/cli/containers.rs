@@ -87,7 +87,7 @@ impl Containers {
         let output = self.flowlane("run", words).output().unwrap();
         let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}: {said}", output.status);
-        for part in ["answered 3000", "agent-1", "agent-2", "agent-3", "errors > 0"] {
+        for part in ["answered 3 000", "agent-1", "agent-2", "agent-3", "errors > 0"] {
             let folded = said.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(folded.contains(part), "no '{part}' in {said}");
         }
