@@ -31,7 +31,8 @@ impl Containers {
             return None;
         }
         for program in ["nats-server", "setpriv", "unshare"] {
-            let there = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+            let there =
+                Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
             if there.is_err() {
                 skipped(format!("skipped, because there is no {program}"));
                 return None;
@@ -78,14 +79,20 @@ impl Containers {
     }
 
     fn agents(&self, words: &[String]) -> Vec<Program> {
-        let agent = |n| Program::ready(self.flowlane(&format!("agent-{n}"), words), &format!("agent agent-{n} of group lab"));
+        let agent = |n| {
+            Program::ready(
+                self.flowlane(&format!("agent-{n}"), words),
+                &format!("agent agent-{n} of group lab"),
+            )
+        };
         (1..=3).map(agent).collect()
     }
 
     /// A run by three agents; a busy machine may not keep its schedule.
     fn load(&self, words: &[String]) {
         let output = self.flowlane("run", words).output().unwrap();
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}: {said}", output.status);
         for part in ["answered 3 000", "agent-1", "agent-2", "agent-3", "errors > 0"] {
             let folded = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -124,7 +131,10 @@ fn what_kubernetes_starts_makes_one_run_and_its_agents_end() {
 #[test]
 fn an_agent_without_its_server_ends_with_2() {
     let Some(containers) = Containers::new("early") else { return };
-    let output = containers.flowlane("agent-1", &words("kubernetes/agents.yaml", "containers:", "args: ")).output().unwrap();
+    let output = containers
+        .flowlane("agent-1", &words("kubernetes/agents.yaml", "containers:", "args: "))
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.lines().count() == 1 && said.contains("nats://nats:4222"), "{said}");

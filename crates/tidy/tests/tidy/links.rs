@@ -33,7 +33,9 @@ fn anchors(page: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for line in page.lines() {
         inside ^= line.starts_with("```");
-        let Some((_, title)) = line.split_once(' ').filter(|(marks, _)| !inside && marks.trim_matches('#').is_empty()) else {
+        let Some((_, title)) =
+            line.split_once(' ').filter(|(marks, _)| !inside && marks.trim_matches('#').is_empty())
+        else {
             continue;
         };
         let kept = title.to_lowercase();
@@ -63,7 +65,10 @@ fn wrong(path: &Path, page: &str) -> Vec<String> {
 fn every_link_leads_somewhere() {
     let (root, mut count) = (root(), 0);
     let mut pages: Vec<String> = super::sources("md").into_iter().map(|(path, _)| path).collect();
-    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fuzz/README.md"].map(str::to_owned));
+    pages.extend(
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "fuzz/README.md"]
+            .map(str::to_owned),
+    );
     let mut nowhere = Vec::new();
     for page in pages {
         let text = fs::read_to_string(root.join(&page)).unwrap();

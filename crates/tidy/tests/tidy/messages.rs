@@ -39,7 +39,10 @@ fn explained<'a>(page: &'a str) -> Vec<&'a str> {
 
 /// The messages of a page that no source has.
 fn unknown<'a>(page: &'a str, sources: &[String]) -> Vec<&'a str> {
-    explained(page).into_iter().filter(|message| !sources.iter().any(|source| source.contains(message))).collect()
+    explained(page)
+        .into_iter()
+        .filter(|message| !sources.iter().any(|source| source.contains(message)))
+        .collect()
 }
 
 /// The texts of errors in a source: of `#[error("...")]`, and of `write!(f, "...")` in a `Display`.
@@ -48,7 +51,8 @@ fn texts(source: &str) -> Vec<String> {
     for begins in ["#[error(", "write!("] {
         for rest in source.split(begins).skip(1) {
             let rest = rest.trim_start();
-            let rest = if begins == "write!(" { rest.strip_prefix("f,").map(str::trim_start) } else { Some(rest) };
+            let rest =
+                if begins == "write!(" { rest.strip_prefix("f,").map(str::trim_start) } else { Some(rest) };
             let Some(rest) = rest.and_then(|rest| rest.strip_prefix('"')) else { continue };
             let mut quoted = false;
             let end = rest.find(|c| {
@@ -64,8 +68,10 @@ fn texts(source: &str) -> Vec<String> {
 
 /// A text of an error that has words of its own, and none of what the page explains.
 fn unexplained(text: &str, explained: &[&str]) -> bool {
-    let own: String = text.split('{').map(|piece| piece.split_once('}').map_or(piece, |(_, own)| own)).collect();
-    own.chars().filter(|c| c.is_alphabetic()).count() >= 10 && !explained.iter().any(|part| text.contains(part))
+    let own: String =
+        text.split('{').map(|piece| piece.split_once('}').map_or(piece, |(_, own)| own)).collect();
+    own.chars().filter(|c| c.is_alphabetic()).count() >= 10
+        && !explained.iter().any(|part| text.contains(part))
 }
 
 #[test]
@@ -80,7 +86,8 @@ fn every_message_that_is_explained_is_there() {
 fn every_message_of_the_machine_is_explained() {
     let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
     let explained = explained(&page);
-    let all: Vec<String> = WORDED.iter().flat_map(|file| texts(&fs::read_to_string(root().join(file)).unwrap())).collect();
+    let all: Vec<String> =
+        WORDED.iter().flat_map(|file| texts(&fs::read_to_string(root().join(file)).unwrap())).collect();
     assert!(all.len() > 50, "the messages are found: {all:?}");
     let missing: Vec<&String> = all.iter().filter(|text| unexplained(text, &explained)).collect();
     assert!(missing.is_empty(), "docs/troubleshooting.md has nothing of {missing:#?}");

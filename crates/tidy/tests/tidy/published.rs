@@ -19,7 +19,9 @@ fn lacks(folder: &Path) -> Vec<String> {
     }
     for file in ["LICENSE-MIT", "LICENSE-APACHE"] {
         // A link that is followed when the crate is packed.
-        if fs::read_to_string(folder.join(file)).is_ok_and(|text| text.contains("Copyright") || text.contains("copyright")) {
+        if fs::read_to_string(folder.join(file))
+            .is_ok_and(|text| text.contains("Copyright") || text.contains("copyright"))
+        {
             continue;
         }
         lacks.push(file.to_owned());
@@ -59,7 +61,8 @@ fn every_published_crate_is_whole() {
 #[test]
 fn crates_of_one_release_go_together() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let version = manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap();
+    let version =
+        manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap();
     assert_eq!(loose(&manifest, version), [""; 0]);
     assert_eq!(loose("flowlane-x = { path = \"x\", version = \"0.1.0\" }\n", "0.1.0").len(), 1);
 }
@@ -68,7 +71,8 @@ fn crates_of_one_release_go_together() {
 #[test]
 fn the_changelog_has_this_version() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let version = manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap();
+    let version =
+        manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"')).unwrap();
     let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     let newest = changelog.lines().find_map(|line| line.strip_prefix("## ")).unwrap_or_default();
     assert!(newest.starts_with(version), "CHANGELOG.md begins with '{newest}', the version is {version}");
@@ -79,7 +83,8 @@ fn a_crate_that_is_not_whole_is_found() {
     let folder = flowlane_testnet::Scratch::new("published");
     fs::create_dir_all(folder.path("src")).unwrap();
     fs::write(folder.path("src/lib.rs"), "//! It.\n").unwrap();
-    fs::write(folder.path("Cargo.toml"), "[package]\nlicense.workspace = true\ninclude.workspace = true\n").unwrap();
+    fs::write(folder.path("Cargo.toml"), "[package]\nlicense.workspace = true\ninclude.workspace = true\n")
+        .unwrap();
     let all = ["readme = ", "documentation = ", "LICENSE-MIT", "LICENSE-APACHE", "README.md", "# Stability"];
     assert_eq!(lacks(folder.dir()), all);
     fs::write(folder.path("Cargo.toml"), "publish = false\n").unwrap();
