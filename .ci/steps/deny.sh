@@ -19,4 +19,12 @@ if ! "$deny" --version 2>/dev/null | grep -qF "$version"; then
 fi
 "$deny" --version
 "$deny" --locked --all-features check --hide-inclusion-graph licenses bans sources
-note "deny: security advisories were not checked, because their database is on a git host that CI does not reach; run 'cargo deny check advisories' where it is"
+# Security advisories, from a clone of https://github.com/rustsec/advisory-db on this machine.
+if [ -n "${FLOWLANE_ADVISORIES-}" ]; then
+    [ -d "$FLOWLANE_ADVISORIES" ] || { echo "FLOWLANE_ADVISORIES: there is no $FLOWLANE_ADVISORIES" >&2; exit 1; }
+    sed "/^\[advisories\]/a db-urls = [\"file://$(realpath "$FLOWLANE_ADVISORIES")\"]\ndb-path = \"$CI_TARGET/advisories\"\ngit-fetch-with-cli = true" deny.toml >"$CI_TARGET/deny.toml"
+    "$deny" --locked --all-features check --config "$CI_TARGET/deny.toml" --hide-inclusion-graph advisories
+    echo "advisories of $(git -C "$FLOWLANE_ADVISORIES" log -1 --format=%cs)"
+else
+    note "deny: security advisories were not checked, because their database is on a git host that CI does not reach; FLOWLANE_ADVISORIES=CLONE names a clone of it"
+fi

@@ -15,6 +15,10 @@
 //!
 //! [`Desk`] (an agent), [`Crew`] (the agents of a run) and [`clock`] are values: no I/O, time is an argument. [`nats`] has all the I/O.
 //! What comes over the bus may be from anyone who may publish there: [`message`] bounds it.
+//!
+//! # Stability
+//!
+//! A part of the command and of the crate `flowlane-net`, published because they need it. It promises nothing: any release may change it.
 #![forbid(unsafe_code)]
 
 pub mod clock;

@@ -2,6 +2,10 @@
 //!
 //! A figure is the median of several interleaved rounds, with the least and the greatest. Machines are noisy, so the ratio to the
 //! baseline is more reliable than the figure. JSON has every round.
+//!
+//! # Stability
+//!
+//! A part of the command and of the crate `flowlane-net`, published because they need it. It promises nothing: any release may change it.
 
 mod answers;
 mod cold;

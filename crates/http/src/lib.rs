@@ -4,6 +4,10 @@
 //! * [`ws`]: WebSocket for both sides, without I/O.
 //! * [`tls`]: set-up of TLS for servers and clients, and a stream that is plain or encrypted.
 //! * [`server`]: a web server in every lane, with the endpoints of `flowlane serve http`.
+//!
+//! # Stability
+//!
+//! A part of the command and of the crate `flowlane-net`, published because they need it. It promises nothing: any release may change it.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "net")]

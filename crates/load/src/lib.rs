@@ -16,6 +16,10 @@
 //! Modules: [`run`] (what every run has: clients, flows, phases, start, end and outcome), [`udp`] (datagrams), [`tcp`], [`http`],
 //! [`memcached`], [`ws`], [`scenario`], [`report`] (recording, output, conditions of `--fail`), [`find`] (the highest
 //! rate that holds), [`resolve`], [`units`] (numbers with units).
+//!
+//! # Stability
+//!
+//! A part of the command and of the crate `flowlane-net`, published because they need it. It promises nothing: any release may change it.
 #![forbid(unsafe_code)]
 
 pub mod fill;

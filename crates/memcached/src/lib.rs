@@ -11,6 +11,10 @@
 //! | `server` | connections, and requests that another lane answers; needs the feature `net` |
 //!
 //! Each uses those above it only, but for `answer`, which uses both. `docs/serve-memcached.md` says what is supported, and where answers differ from memcached's.
+//!
+//! # Stability
+//!
+//! A part of the command and of the crate `flowlane-net`, published because they need it. It promises nothing: any release may change it.
 #![forbid(unsafe_code)]
 
 pub mod answer;

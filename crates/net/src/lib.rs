@@ -70,6 +70,13 @@
 //! | `error`, `events`, [`entropy`] | what goes wrong; what is told to `tracing`; randomness |
 //!
 //! The worker runs tasks, and tasks know nothing of it: it fills `context` before it runs them.
+//!
+//! # Stability
+//!
+//! A release 0.1.x breaks no program that an earlier one builds; what does waits for 0.2.0 and has a line in `CHANGELOG.md`.
+//! What is re-exported here from `flowlane-stack` and `flowlane-rss` is a part of it, and so are `Frame`, `Pool` and `OwnedBytes` of `flowlane-sys`. What names
+//! another type of `flowlane-sys`, as [`card`] and the queues of links do, promises nothing. Counters, metrics and keys of JSON are added and, until 1.0,
+//! renamed with a line in `CHANGELOG.md`.
 #![forbid(unsafe_code)]
 // A worker must not end because nobody reads what it says.
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]

@@ -27,6 +27,10 @@
 //!
 //! Semantics follow FreeBSD's RSS; `docs/rss.md` lists the differences and their reasons. [`learn`] finds the rule of a card from the
 //! hashes or queues of probe packets.
+//!
+//! # Stability
+//!
+//! A release 0.1.x breaks no program that an earlier one builds; what does waits for 0.2.0 and has a line in `CHANGELOG.md`.
 #![forbid(unsafe_code)]
 
 mod affine;

@@ -12,6 +12,11 @@
 //! * [`packet`]: packets between IP and the transports; `path_mtu`: path MTUs; [`stats`]: counters.
 //! * [`top`]: the flows with most packets and bytes.
 //! * [`time`], [`timer`], [`rng`]: time, deadlines and randomness, all passed in by the caller.
+//!
+//! # Stability
+//!
+//! A release 0.1.x breaks no program that an earlier one builds; what does waits for 0.2.0 and has a line in `CHANGELOG.md`.
+//! Counters ([`stats`]) are added in any release.
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -19,6 +19,11 @@
 //! What always holds: a frame never leaves by the port on which it came, never twice by one port, and never by a port outside its VLAN. All
 //! memory is taken when the switch is made or a port is added. A frame that meets nothing unusual is handled without allocation, lock or system call, and the
 //! payload is copied only for a flood or a mirror.
+//!
+//! # Stability
+//!
+//! A release 0.1.x breaks no program that an earlier one builds; what does waits for 0.2.0 and has a line in `CHANGELOG.md`.
+//! Reasons of drops are added in any release.
 #![forbid(unsafe_code)]
 
 pub mod config;

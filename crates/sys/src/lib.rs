@@ -19,6 +19,10 @@
 //!
 //! No protocol is implemented here, apart from the headers that the programs of [`bpf`] parse; that is for `flowlane-stack`. The crates
 //! above forbid `unsafe`. Functions for C are in `flowlane-c`.
+//!
+//! # Stability
+//!
+//! A part of the command and of the crate `flowlane-net`, published because they need it. It promises nothing: any release may change it.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod affinity;

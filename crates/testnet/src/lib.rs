@@ -18,6 +18,10 @@
 //!     return;
 //! }
 //! ```
+//!
+//! # Stability
+//!
+//! A part of the command and of the crate `flowlane-net`, published because they need it. It promises nothing: any release may change it.
 #![forbid(unsafe_code)]
 
 mod card;

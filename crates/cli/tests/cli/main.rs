@@ -8,6 +8,8 @@ mod capabilities;
 mod check;
 mod compare;
 mod congestion;
+#[cfg(feature = "agents")]
+mod containers;
 mod demo;
 mod doctor;
 mod ends;

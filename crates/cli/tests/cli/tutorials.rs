@@ -1,4 +1,5 @@
-//! The tutorials, typed: every block of commands in `docs/tutorials` runs, and prints lines of the shape that the page shows.
+//! The tutorials, typed: every block of commands in `docs/tutorials` runs, and prints lines of the shape that the page shows. So do our commands in
+//! `docs/peers.md`; those of the peers are shown only.
 //!
 //! A page is one session of a shell, in a network of its own and an empty directory. A block that is marked `sh` runs; what a block marked `text`
 //! behind it shows are lines that it printed, with other numbers. A block marked `console` is shown only.
@@ -79,8 +80,9 @@ fn follow(page: &str, needs: &[&str]) {
             return skipped(format!("there is no {program}"));
         }
     }
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorials")).join(page);
-    let blocks = blocks(&fs::read_to_string(path).unwrap());
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).join(page);
+    let page = path.file_name().unwrap().to_str().unwrap();
+    let blocks = blocks(&fs::read_to_string(&path).unwrap());
     assert!(blocks.len() > 3, "{page}: {blocks:?}");
     waits(&blocks);
 
@@ -140,23 +142,28 @@ fn follow(page: &str, needs: &[&str]) {
 
 #[test]
 fn a_server_in_ten_minutes() {
-    follow("server.md", &[]);
+    follow("tutorials/server.md", &[]);
 }
 
 // Long: the page is followed as it stands, and its runs have the lengths that it says.
 #[test]
 fn a_load_test_that_can_be_trusted() {
-    follow("load-test.md", &[]);
+    follow("tutorials/load-test.md", &[]);
 }
 
 #[test]
 fn my_card_is_unbalanced() {
-    follow("card.md", &[]);
+    follow("tutorials/card.md", &[]);
 }
 
 #[test]
 fn two_machines_on_one() {
-    follow("two-machines.md", &[]);
+    follow("tutorials/two-machines.md", &[]);
+}
+
+#[test]
+fn what_the_page_of_peers_says_of_us() {
+    follow("peers.md", &[]);
 }
 
 #[test]

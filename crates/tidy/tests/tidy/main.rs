@@ -6,7 +6,9 @@
 mod circles;
 mod conformance;
 mod dead;
+mod links;
 mod messages;
+mod published;
 mod sizes;
 mod words;
 
