@@ -140,7 +140,11 @@ impl LinkInfo {
     /// [`OpenError::Device`].
     pub fn hear_servers(&self) -> Result<(), OpenError> {
         let Some(groups) = &self.groups else { return Ok(()) };
-        groups.join(IpAddr::V4(Ipv4Addr::BROADCAST)).map_err(OpenError::device(self.name.clone()))
+        // The last is who probes for an address, to whom its owner answers.
+        for address in [Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED] {
+            groups.join(IpAddr::V4(address)).map_err(OpenError::device(self.name.clone()))?;
+        }
+        Ok(())
     }
 
     /// Receives the advertisements of IPv6 routers: packets to all nodes (`ff02::1`) and to the link's own link-local address, to which

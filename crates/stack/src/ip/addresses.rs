@@ -235,7 +235,11 @@ impl Ip {
     pub(super) fn duplicate(&mut self, index: u8, address: IpAddr) {
         let Some(interface) = self.interfaces.get_mut(usize::from(index)) else { return };
         let network = interface.config.addresses.iter().find(|p| p.address() == address).map(|p| p.network());
+        if !interface.own_addresses().any(|a| a == address) {
+            return;
+        }
         interface.give_up(address);
+        self.given.lose(address);
         let still = |n: &Prefix| interface.config.addresses.iter().any(|p| p.network() == *n);
         if let Some(prefix) = network.filter(|n| !still(n)) {
             self.routes.remove(&Route { prefix, gateway: None, interface: index });

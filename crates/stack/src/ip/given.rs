@@ -119,7 +119,6 @@ impl Ip {
             return;
         }
         self.duplicate(interface, address);
-        self.given.lose(address);
         if let IpAddr::V6(a) = address {
             let group = solicited_node(a);
             if !self.interfaces[usize::from(interface)].is_member(group) {

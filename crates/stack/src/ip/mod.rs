@@ -352,7 +352,6 @@ impl Ip {
             }
             LaneEvent::AddressTaken { interface, address } => {
                 self.duplicate(interface, address);
-                self.given.lose(address);
             }
             LaneEvent::RouterGiven { interface, router } => self.put_router(interface, router),
             LaneEvent::LinkMtu { interface, mtu } => self.limit_mtu(interface, mtu),
