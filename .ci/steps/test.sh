@@ -5,7 +5,7 @@
 pyarrow=$CI_TARGET/tools/pyarrow h2spec=$CI_TARGET/tools/h2spec gomemcache=$CI_TARGET/tools/gomemcache
 witnesses() {
     have_packages ip=iproute2 ethtool=ethtool || true
-    have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd || true
+    have_packages nft=nftables sysctl=procps tcpdump=tcpdump tshark=tshark curl=curl ping=iputils-ping radvd=radvd dnsmasq=dnsmasq-base || true
     # Compilers with their address sanitizer, and readers of man pages, for programs in C and Python on libflowlane.
     have_packages gcc=gcc clang=clang /usr/share/doc/libclang-rt-dev=libclang-rt-dev pkg-config=pkgconf nm=binutils mandoc=mandoc /usr/share/doc/python3-cffi=python3-cffi /usr/share/doc/python3-grpcio=python3-grpcio /usr/share/doc/python3-websockets=python3-websockets protoc=protobuf-compiler || true
     have_packages chromium=chromium chromedriver=chromium-driver || true

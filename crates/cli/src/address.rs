@@ -75,6 +75,9 @@ pub(crate) fn on_link(addresses: &[Address]) -> anyhow::Result<Vec<Prefix>> {
 
 /// Parses an argument that only links of ours have: an address with its prefix length.
 pub(crate) fn with_network(text: &str) -> Result<Prefix, String> {
+    if matches!(text, "dhcp" | "slaac") {
+        return Err("addresses that others give are for 'serve': a load is planned for addresses that are known before".to_owned());
+    }
     text.parse::<Address>()?.with_network()
 }
 

@@ -40,8 +40,12 @@ impl Discovery {
     }
 
     /// Refuses options that have no effect with these addresses.
-    pub(crate) fn check(&self, addresses: &[Prefix]) -> anyhow::Result<()> {
-        let v6 = addresses.iter().any(|a| a.address().is_ipv6());
+    pub(crate) fn check(&self, addresses: &[Prefix], slaac: bool) -> anyhow::Result<()> {
+        let v6 = slaac || addresses.iter().any(|a| a.address().is_ipv6());
+        ensure!(
+            !slaac || self.follow_routers != Some(Routers::None),
+            "--follow-routers none: with --addr slaac addresses are made of what routers advertise"
+        );
         ensure!(
             v6 || self.follow_routers != Some(Routers::All),
             "--follow-routers all: only IPv6 routers advertise themselves, and none of our addresses (--addr) is of IPv6"

@@ -6,6 +6,7 @@ use flowlane::{Builder, OpenLink, Prefix, Rss, StartError};
 use flowlane_sys::privilege;
 use std::sync::{Mutex, PoisonError};
 
+use crate::asking::Asked;
 use crate::discovery::Discovery;
 use crate::keeper::Changes;
 use crate::say::say;
@@ -26,7 +27,7 @@ fn say_notes(interface: &str) {
     }
 }
 
-/// As [`LinkSpec::join`], with router advertisements as `discovery` says.
+/// As [`LinkSpec::join`], with router advertisements as `discovery` says, and answers to what is `asked`.
 pub(crate) fn join(
     link: &LinkSpec,
     builder: &mut Builder,
@@ -34,11 +35,11 @@ pub(crate) fn join(
     ours: &[Prefix],
     vlan: Option<u16>,
     rss: &Rss,
-    discovery: &Discovery,
+    (discovery, asked): (&Discovery, &Asked),
 ) {
     link.fit_frames(builder);
     if !link.is_kernel() {
-        let opened = discovery.on(open(link.clone(), ours, vlan, rss));
+        let opened = asked.on(discovery.on(open(link.clone(), ours, vlan, rss)));
         put_on(builder, host, link, opened);
     }
 }

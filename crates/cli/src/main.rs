@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
 
 mod address;
+mod asking;
 mod capture;
 mod color;
 mod commands;

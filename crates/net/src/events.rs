@@ -16,7 +16,7 @@
 //! the load of one number.
 
 use std::fmt::Display;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -113,6 +113,25 @@ pub(crate) fn address_duplicate(host: &str, address: IpAddr, mac: MacAddr) {
     warn!(target: LINK, host, %address, %mac, "somebody else has the address: it is not used");
     let mend = "so give one of the two another address";
     warn!(target: NOTICE, "{host}: {address} is not used: {mac} has it on this link, {mend}");
+}
+
+#[cold]
+pub(crate) fn address_given(host: &str, address: IpAddr, server: Ipv4Addr, lease: Option<u64>) {
+    let time = lease.map_or_else(|| "for ever".to_owned(), |seconds| format!("for {seconds} s"));
+    info!(target: LINK, host, %address, %server, lease, "an address by DHCP");
+    info!(target: NOTICE, "{host}: {address} by DHCP from {server}, {time}");
+}
+
+#[cold]
+pub(crate) fn address_lost(host: &str, address: IpAddr, why: &str) {
+    warn!(target: LINK, host, %address, why, "an address is not used any more");
+    warn!(target: NOTICE, "{host}: {address} is not used any more, and its connections have failed: {why}");
+}
+
+#[cold]
+pub(crate) fn address_not_claimed(host: &str, address: IpAddr, error: &flowlane_sys::error::Error) {
+    warn!(target: LINK, host, %address, %error, "the link does not take the address's packets");
+    warn!(target: NOTICE, "{host}: {address}: {error}");
 }
 
 #[cold]

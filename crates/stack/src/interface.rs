@@ -71,6 +71,8 @@ pub(crate) struct Interface {
     pub(crate) optimistic: Vec<IpAddr>,
     /// Others are on the link, and our addresses are announced there.
     pub(crate) announced: bool,
+    /// The router that a server of addresses named: it is on the link, in whichever network.
+    pub(crate) router: Option<Ipv4Addr>,
     groups: hashbrown::HashSet<IpAddr, foldhash::fast::FixedState>,
 }
 
@@ -88,6 +90,7 @@ impl Interface {
             not_sources: AddressSet::default(),
             optimistic: Vec::new(),
             announced: false,
+            router: None,
             local: AddressSet::new(local),
             broadcasts: config.addresses.iter().filter_map(Prefix::broadcast).collect(),
             groups: hashbrown::HashSet::with_hasher(foldhash::fast::FixedState::with_seed(seed)),
@@ -117,6 +120,21 @@ impl Interface {
         self.optimistic.contains(&address)
     }
 
+    /// An address is ours from now on, behind those that we have; again: it stands behind the others. [`Interface::forbid_sources`] has
+    /// to follow.
+    pub(crate) fn take_up(&mut self, prefix: Prefix, deprecated: bool) {
+        let known = self.config.addresses.iter().position(|p| p.address() == prefix.address());
+        match known {
+            Some(at) if deprecated => {
+                let known = self.config.addresses.remove(at);
+                self.config.addresses.push(known);
+            }
+            Some(at) => self.config.addresses[at] = prefix,
+            None => self.config.addresses.push(prefix),
+        }
+        self.addresses_changed();
+    }
+
     /// An address is not ours any more. [`Interface::forbid_sources`] has to follow.
     pub(crate) fn give_up(&mut self, address: IpAddr) {
         self.optimistic.retain(|a| *a != address);
@@ -124,10 +142,18 @@ impl Interface {
         if address == IpAddr::V6(self.link_local) {
             self.link_local = Ipv6Addr::UNSPECIFIED;
         }
+        self.addresses_changed();
+    }
+
+    /// What is known by our addresses, made anew.
+    fn addresses_changed(&mut self) {
         let own = self.own_addresses().map(Prefix::host).collect::<Vec<_>>();
         self.local = AddressSet::new(own.into_iter().chain(self.config.claimed.iter().copied()));
+        self.broadcasts = self.config.addresses.iter().filter_map(Prefix::broadcast).collect();
         self.primary_v4 = first_v4(&self.config);
-        self.fast = self.fast.and(self.primary_v4).map(u32::from);
+        // The fast path knows untagged Ethernet only.
+        let fast = self.primary_v4.filter(|_| self.ethernet && self.config.vlan.is_none());
+        self.fast = fast.map(u32::from);
     }
 
     /// What `address` is to this interface.
@@ -186,7 +212,8 @@ impl Interface {
     /// Whether `address` is on one of our networks, ours or not.
     pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
         let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
-        link_local || self.config.addresses.iter().chain(&self.config.claimed).any(|p| p.contains(address))
+        let router = self.router.is_some_and(|router| IpAddr::V4(router) == address);
+        link_local || router || self.config.addresses.iter().chain(&self.config.claimed).any(|p| p.contains(address))
     }
 
     fn group(&self, address: IpAddr) -> Destination {

@@ -46,7 +46,7 @@ pub mod udp;
 pub mod wire;
 
 pub use interface::{Destination, InterfaceConfig};
-pub use ip::{IpConfig, LaneEvent, RouterNews, SendError};
+pub use ip::{AddressNews, IpConfig, LaneEvent, RouterNews, SendError, Slaac};
 pub use lane::{Class, Connect, Lane, LaneConfig, Redirect, Unsent};
 pub use path_mtu::PathMtus;
 pub use route::{Hop, Route, Routes};

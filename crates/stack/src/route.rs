@@ -63,6 +63,20 @@ impl Routes {
         routes
     }
 
+    /// A route more. One that is there already stays once.
+    pub(crate) fn put(&mut self, route: Route) {
+        self.remove(&route);
+        self.add(route);
+        self.plain = self.v4.iter().filter_map(Plain::new).collect();
+    }
+
+    /// A route less.
+    pub(crate) fn remove(&mut self, route: &Route) {
+        let family = if route.prefix.address().is_ipv4() { &mut self.v4 } else { &mut self.v6 };
+        family.retain(|r| r != route);
+        self.plain = self.v4.iter().filter_map(Plain::new).collect();
+    }
+
     fn add(&mut self, route: Route) {
         let family = if route.prefix.address().is_ipv4() { &mut self.v4 } else { &mut self.v6 };
         let at = family.partition_point(|r| r.prefix.len() >= route.prefix.len());

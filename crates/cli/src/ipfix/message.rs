@@ -266,7 +266,7 @@ fn reason(end: FlowEnd) -> u8 {
     match end {
         FlowEnd::ActiveTimeout => 2,
         FlowEnd::Idle | FlowEnd::TimedOut | FlowEnd::Unreachable | FlowEnd::HalfOpen => 1,
-        FlowEnd::GivenUp | FlowEnd::LaneEnded => 4,
+        FlowEnd::GivenUp | FlowEnd::AddressLost | FlowEnd::LaneEnded => 4,
         FlowEnd::NoRoom => 5,
         _ => 3,
     }

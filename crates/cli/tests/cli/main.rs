@@ -3,6 +3,7 @@
 
 #[cfg(feature = "agents")]
 mod agents;
+mod addresses;
 mod bench;
 mod capabilities;
 mod check;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use flowlane_rss::HashType;
 use flowlane_stack::stats::Figures;
@@ -9,6 +10,7 @@ use flowlane_stack::tcp::{State, TcpRow};
 
 use super::view::*;
 use crate::HostInfo;
+use crate::dhcp::{HostAddress, Origin};
 use crate::kernel::{KernelRow, KernelUdpRow};
 use crate::link::Outstanding;
 use crate::metrics::KERNELS_OWN;
@@ -289,11 +291,28 @@ fn rss(now: &Snapshot) -> RssView {
             steering: report.steering(h),
             arrivals: crate::metrics::steering::queues(report, h),
             links: info.links.clone(),
+            addresses: now.addresses.iter().filter(|(a, _)| a.host == h).map(address).collect(),
             card: report.cards.iter().find(|card| card.host == h).map(card),
         }
     };
     let changed = report.changed.clone();
     RssView { version: VERSION, hosts: now.hosts.iter().enumerate().map(host).collect(), changed }
+}
+
+fn address((given, left): &(HostAddress, Option<Duration>)) -> AddressView {
+    let (origin, server, router) = match given.origin {
+        Origin::Dhcp { server, router } => ("dhcp", Some(server.to_string()), router.map(|r| r.to_string())),
+        Origin::Slaac => ("slaac", None, None),
+    };
+    AddressView {
+        address: given.prefix.to_string(),
+        origin: origin.to_owned(),
+        server,
+        router,
+        seconds_left: left.map(|left| left.as_secs()),
+        ready: given.ready,
+        deprecated: given.deprecated,
+    }
 }
 
 fn card(card: &CardReport) -> CardView {

@@ -192,6 +192,7 @@ fn snapshot() -> Snapshot {
     let card = CardReport { host: 0, counts: next.group(), strayed: Some(Strayed::Key) };
     let rebalance = next.group();
     Snapshot {
+        addresses: Vec::new(),
         instance: Instance::for_tests("test", 4711, 1_700_000_000, 12_345),
         workers: 3,
         hosts: vec![host("server", false), host("relay", true)],

@@ -49,6 +49,26 @@ document! {
 }
 
 document! {
+    /// An address that others gave.
+    AddressView {
+        /// The address with the length of its network's prefix.
+        address: String,
+        /// `dhcp` or `slaac`.
+        origin: String,
+        /// The server of DHCP.
+        server: Option<String>,
+        /// The default router that it named.
+        router: Option<String>,
+        /// Seconds until it ends, unless it is renewed; null for never.
+        seconds_left: Option<u64>,
+        /// Whether it has been probed, and nobody else has it.
+        ready: bool,
+        /// Whether others are preferred as a source.
+        deprecated: bool,
+    }
+}
+
+document! {
     /// What a watchdog counted.
     WatchdogView {
         /// A worker that has not turned for so long stands still, milliseconds.
@@ -345,6 +365,9 @@ document! {
         /// Its links by interface, for people, with how packets come and go: `af-xdp:eth0 (native, copied)`.
         #[serde(default)]
         links: Vec<String>,
+        /// Its addresses that others gave.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        addresses: Vec<AddressView>,
         /// What was done to its card, where that steers it and can be changed.
         #[serde(default)]
         card: Option<CardView>,

@@ -27,6 +27,7 @@ use crate::error::{Failed, SocketError};
 use crate::events::{self, Shortage};
 use crate::flow_records::FlowRecords;
 use crate::kernel::{KernelLane, SocketId};
+use crate::dhcp::Dhcp;
 use crate::link::Groups;
 use crate::stats::RelayCounts;
 
@@ -105,6 +106,8 @@ pub(crate) struct LaneSlot {
     pub(crate) relay: Option<Box<RelayCounts>>,
     /// Of each link of the host, how to have multicast groups let through.
     pub(crate) groups: Arc<[Option<Groups>]>,
+    /// The client of DHCP, in the lane that has it.
+    pub(crate) dhcp: Option<Box<Dhcp>>,
     pub(crate) sleepers: Sleepers,
     pub(crate) counters: LaneCounters,
     /// Frames and tasks of this turn.
@@ -143,6 +146,7 @@ impl LaneSlot {
             kernel: None,
             relay: None,
             groups,
+            dhcp: None,
             sleepers: Sleepers::default(),
             counters: LaneCounters::default(),
             work: 0,

@@ -88,7 +88,11 @@ pub fn open(
     let describe = || Ok((interface.mac()?, interface.mtu()?));
     let (mac, mtu) = describe().map_err(OpenError::device(name.clone()))?;
     let device = std::sync::Arc::downgrade(first.device());
-    let groups = Groups::new(move |group| device.upgrade().map_or(Ok(()), |device| device.join(group)));
+    let joined = device.clone();
+    let groups = Groups::new(move |group| joined.upgrade().map_or(Ok(()), |device| device.join(group)));
+    let groups = groups.claiming(move |address, ours| {
+        device.upgrade().map_or(Ok(()), |device| device.claim(address, ours))
+    });
     let first_queue = options.queues.map_or(0, |(first, _)| first);
     let promiscuous =
         af_packet::promiscuous(first.device().is_promiscuous(), &options.interface, options.claim.tags());

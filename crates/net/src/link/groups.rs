@@ -6,14 +6,31 @@ use std::sync::Arc;
 use flowlane_sys::error::Error;
 
 type Join = dyn Fn(IpAddr) -> Result<(), Error> + Send + Sync;
+type Claim = dyn Fn(IpAddr, bool) -> Result<(), Error> + Send + Sync;
 
 /// How a link is told of a group.
 #[derive(Clone)]
-pub struct Groups(Arc<Join>);
+pub struct Groups(Arc<Join>, Option<Arc<Claim>>);
 
 impl Groups {
     pub(super) fn new(join: impl Fn(IpAddr) -> Result<(), Error> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(join))
+        Self(Arc::new(join), None)
+    }
+
+    /// With how the link is told of an address that it takes alone from then on, or no longer.
+    pub(super) fn claiming(
+        self,
+        claim: impl Fn(IpAddr, bool) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self(self.0, Some(Arc::new(claim)))
+    }
+
+    /// Takes packets to an address from now on, and keeps them from the kernel, or leaves them to it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn claim(&self, address: IpAddr, ours: bool) -> Result<(), Error> {
+        self.1.as_ref().map_or(Ok(()), |claim| claim(address, ours))
     }
 
     /// Lets packets to `group` through until the link is closed; again is no error. An address of one host is taken, too, and its

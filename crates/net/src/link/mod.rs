@@ -29,7 +29,7 @@ pub use crate::error::OpenError;
 pub use flowlane_sys::queue::{Outstanding, Queue, QueueStats};
 pub use flowlane_sys::xdp::CopyMode;
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use flowlane_stack::wire::MacAddr;
@@ -131,6 +131,20 @@ impl LinkInfo {
                 events::link_has_no_carrier(&self.name);
             }
         }
+    }
+
+    /// Receives the answers of servers of DHCP to a host that has no address yet: packets to `255.255.255.255`. Over AF_PACKET the kernel
+    /// receives them as before; over AF_XDP it receives none of them until the link is closed. Other links receive them without this call.
+    ///
+    /// # Errors
+    /// [`OpenError::Device`].
+    pub fn hear_servers(&self) -> Result<(), OpenError> {
+        let Some(groups) = &self.groups else { return Ok(()) };
+        // The last is who probes for an address, to whom its owner answers.
+        for address in [Ipv4Addr::BROADCAST, Ipv4Addr::UNSPECIFIED] {
+            groups.join(IpAddr::V4(address)).map_err(OpenError::device(self.name.clone()))?;
+        }
+        Ok(())
     }
 
     /// Receives the advertisements of IPv6 routers: packets to all nodes (`ff02::1`) and to the link's own link-local address, to which

@@ -26,10 +26,11 @@ pub mod steering;
 pub mod text;
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::dhcp::HostAddress;
 use crate::runtime::handle::{Handle, HostInfo};
 use crate::stats::Report;
 
@@ -86,6 +87,8 @@ pub struct Snapshot {
     pub owners: Vec<Vec<Option<usize>>>,
     /// What the workers counted.
     pub report: Report,
+    /// Addresses that others gave, with the time until each ends; `None` for never.
+    pub addresses: Vec<(HostAddress, Option<Duration>)>,
 }
 
 impl Snapshot {
@@ -105,7 +108,10 @@ impl Snapshot {
         let owners = |(h, info): (usize, &HostInfo)| {
             (0..info.rss.buckets.len()).map(|b| handle.worker_of(h, flowlane_rss::Bucket(b as u16))).collect()
         };
+        let now = handle.now();
+        let left = |a: HostAddress| (a, a.until.map(|until| until.saturating_duration_since(now)));
         Self {
+            addresses: handle.addresses().into_iter().map(left).collect(),
             instance: instance.now(),
             workers: handle.workers(),
             hosts: handle.hosts().to_vec(),

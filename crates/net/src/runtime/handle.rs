@@ -12,9 +12,11 @@ use flowlane_stack::time::Time;
 use super::card::{self, Cards};
 use super::first_task::Mains;
 use super::host::Host;
+use super::leases;
 use super::moving::{Move, MoveError};
 use crate::block::block_on;
 use crate::context::LaneRef;
+use crate::dhcp::{DhcpConfig, HostAddress};
 use crate::error::{Failed, SpawnError};
 use crate::events;
 use crate::lane::LaneId;
@@ -104,6 +106,12 @@ impl Handle {
     #[must_use]
     pub fn now(&self) -> Time {
         self.shared.now()
+    }
+
+    /// The addresses that hosts have from others: by [`Host::dhcp`](crate::Host::dhcp) and [`Host::slaac`](crate::Host::slaac).
+    #[must_use]
+    pub fn addresses(&self) -> Vec<HostAddress> {
+        self.shared.addresses.all()
     }
 
     /// Which worker holds a lane.
@@ -309,6 +317,15 @@ impl Runtime {
     ) -> std::io::Result<Self> {
         self.card_thread = card::Thread::start(cards, watched, &self.handle.cards, &self.handle.shared)?;
         Ok(self)
+    }
+
+    /// Begins the client of DHCP of a host, in the lane of bucket 0.
+    pub(super) fn begin_dhcp(&self, host: usize, config: DhcpConfig) -> Result<(), SpawnError> {
+        let shared = self.handle.shared.clone();
+        let index = self.handle.lane(host, Bucket(0)).ok_or(SpawnError::NoSuchLane)?;
+        let id = LaneId { runtime: shared.runtime, index };
+        let name = self.handle.hosts[host].name.clone();
+        self.handle.spawn_on(host, Bucket(0), leases::run(shared, id, host, name, config)).map(drop)
     }
 
     /// A handle to the runtime, for other threads.

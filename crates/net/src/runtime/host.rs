@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use flowlane_rss::Rss;
-use flowlane_stack::IpConfig;
+use flowlane_stack::{IpConfig, Slaac};
 use flowlane_stack::address::Prefix;
 use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::tcp::{Algorithm, TcpConfig};
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 
+use crate::dhcp::DhcpConfig;
 use crate::flow_records::FlowRecords;
 use crate::kernel::Steer;
 
@@ -116,6 +117,8 @@ pub struct Host {
     pub(crate) home_ports: bool,
     /// In which zone its own link-local address is, if it has several with that address.
     pub(crate) zone: u32,
+    /// How it asks for an address of IPv4, if it does.
+    pub(crate) dhcp: Option<DhcpConfig>,
 }
 
 impl Host {
@@ -146,6 +149,7 @@ impl Host {
             steer: Steer::None,
             home_ports: false,
             zone: 0,
+            dhcp: None,
         }
     }
 
@@ -252,8 +256,37 @@ impl Host {
     /// Sets the limits and habits of IP and of what lies below it, the same in every lane.
     #[must_use]
     pub fn ip(mut self, ip: IpConfig) -> Self {
+        let (dhcp, slaac) = (self.ip.dhcp, self.ip.slaac);
         self.ip = ip;
+        self.ip.dhcp |= dhcp;
+        if self.ip.slaac == Slaac::Off {
+            self.ip.slaac = slaac;
+        }
         self
+    }
+
+    /// Has an address of IPv4 from a server of DHCP (RFC 2131), on the first interface, with the default router and the MTU that the
+    /// server names. The first tasks of the lanes begin when it is there. When it is lost, connections from it fail with
+    /// [`Failure::AddressLost`](crate::Failure::AddressLost), UDP sockets bound to it are closed, and the client asks anew.
+    /// [`Handle::addresses`](crate::Handle::addresses) says what came of it. At the end of the runtime the address is given back.
+    #[must_use]
+    pub fn dhcp(mut self, config: DhcpConfig) -> Self {
+        self.ip.dhcp = true;
+        self.dhcp = Some(config);
+        self
+    }
+
+    /// Makes addresses of the prefixes that IPv6 routers advertise (RFC 4862). The first tasks of the lanes begin when one is there, and
+    /// with [`Host::dhcp`] when there is one of each family.
+    #[must_use]
+    pub fn slaac(mut self, slaac: Slaac) -> Self {
+        self.ip.slaac = slaac;
+        self
+    }
+
+    /// Whether it asks others for an address of IPv4, and of IPv6.
+    pub(crate) fn asks(&self) -> (bool, bool) {
+        (self.dhcp.is_some(), self.ip.slaac != Slaac::Off)
     }
 
     /// Sets the limits of UDP.

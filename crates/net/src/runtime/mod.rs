@@ -23,6 +23,7 @@ mod first_task;
 pub(crate) mod handle;
 pub(crate) mod host;
 pub(crate) mod idle;
+mod leases;
 pub(crate) mod moving;
 mod netisr;
 pub(crate) mod relay;

@@ -29,6 +29,7 @@ use flowlane_stack::time::Time;
 
 use self::outside::Outside;
 use crate::capture::Captures;
+use crate::dhcp::Addresses;
 use crate::lane::LastReports;
 use crate::wake::Wake;
 
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) beats: Vec<Arc<Beat>>,
     /// How often workers stood still.
     pub(crate) stalls: Stalls,
+    /// The addresses that hosts have from others.
+    pub(crate) addresses: Addresses,
     /// The captures that run.
     pub(crate) captures: Captures,
     /// Of lanes that were on their way when the workers ended.
@@ -94,6 +97,7 @@ impl Shared {
             outside: Outside::default(),
             rebalanced: Rebalanced::default(),
             top: Watched::default(),
+            addresses: Addresses::default(),
             captures: Captures::default(),
             last_reports: LastReports::default(),
             closed: AtomicBool::new(false),

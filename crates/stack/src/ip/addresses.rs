@@ -20,7 +20,10 @@ use core::time::Duration;
 
 use super::membership::OWN;
 use super::{Inbound, Ip, LaneEvent};
+use crate::address::Prefix;
 use crate::packet::Cx;
+use crate::rng::Rng;
+use crate::route::Route;
 use crate::stats::DropReason;
 use crate::time::Time;
 use crate::wire::ipv6::solicited_node;
@@ -74,25 +77,27 @@ impl Ip {
         if probes > 0 {
             interface.optimistic.clone_from(&addresses);
         }
+        self.given.tell(super::AddressNews::LinkUp { interface: index });
         if !self.speaks {
             return;
         }
         let now = cx.now;
         self.own.coming.retain(|c| c.interface != index);
         for address in &addresses {
-            let delay = if probes > 0 { cx.rng.below(DELAY) } else { 0 };
-            self.own.coming.push(Coming {
-                interface: index,
-                address: *address,
-                probes,
-                announcements: ANNOUNCEMENTS,
-                at: now + Duration::from_millis(delay.into()),
-            });
+            self.begin_to_probe(now, index, *address, cx.rng);
         }
         for group in self.solicited_groups(index) {
             self.membership.enter(now, index, IpAddr::V6(group), OWN);
         }
         self.membership.say_all(now, index);
+    }
+
+    /// An address is probed and announced from now on.
+    pub(super) fn begin_to_probe(&mut self, now: Time, interface: u8, address: IpAddr, rng: &mut Rng) {
+        let probes = self.config.dad_transmits;
+        let delay = if probes > 0 { rng.below(DELAY) } else { 0 };
+        let at = now + Duration::from_millis(delay.into());
+        self.own.coming.push(Coming { interface, address, probes, announcements: ANNOUNCEMENTS, at });
     }
 
     /// The solicited-node groups of our addresses (RFC 4291 section 2.8), and of claimed networks as far as they are small.
@@ -131,6 +136,7 @@ impl Ip {
             if first {
                 self.ready(interface, address);
                 self.events.push_back(LaneEvent::AddressReady { interface, address });
+                self.given.tell(super::AddressNews::Ready { interface, address });
                 if address == IpAddr::V6(self.interfaces[usize::from(interface)].link_local) {
                     // Reports had no source before (RFC 3590 section 4).
                     self.membership.say_all(cx.now, interface);
@@ -206,6 +212,8 @@ impl Ip {
         if self.interfaces[usize::from(interface)].is_optimistic(address) {
             self.duplicate(interface, address);
             self.events.push_back(LaneEvent::AddressDuplicate { interface, address, mac });
+            self.given.tell(super::AddressNews::Duplicate { interface, address });
+            self.slaac_duplicate(cx.now, interface, address, cx.rng);
         } else if self.interfaces[usize::from(interface)].announced
             && self.interfaces[usize::from(interface)].own_addresses().any(|a| a == address)
             && self.own.defend_at <= cx.now
@@ -226,11 +234,25 @@ impl Ip {
     /// An address is another's: it is not used any more.
     pub(super) fn duplicate(&mut self, index: u8, address: IpAddr) {
         let Some(interface) = self.interfaces.get_mut(usize::from(index)) else { return };
+        let network = interface.config.addresses.iter().find(|p| p.address() == address).map(|p| p.network());
+        if !interface.own_addresses().any(|a| a == address) {
+            return;
+        }
         interface.give_up(address);
+        self.given.lose(address);
+        let still = |n: &Prefix| interface.config.addresses.iter().any(|p| p.network() == *n);
+        if let Some(prefix) = network.filter(|n| !still(n)) {
+            self.routes.remove(&Route { prefix, gateway: None, interface: index });
+        }
         self.last_hop = None;
         self.own.coming.retain(|c| (c.interface, c.address) != (index, address));
+        self.forbid_all_sources();
+    }
+
+    /// No interface takes packets from its own addresses, nor from what is a broadcast address of any.
+    pub(super) fn forbid_all_sources(&mut self) {
         let broadcasts: Vec<_> =
             self.interfaces.iter().flat_map(crate::interface::Interface::broadcasts).collect();
-        self.interfaces[usize::from(index)].forbid_sources(&broadcasts);
+        self.interfaces.iter_mut().for_each(|interface| interface.forbid_sources(&broadcasts));
     }
 }

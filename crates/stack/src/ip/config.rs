@@ -23,6 +23,23 @@ pub struct IpConfig {
     pub dad_transmits: u8,
     /// Whether routers are solicited on shared links, and their advertisements and redirects used, in addition to configured routes.
     pub follow_routers: bool,
+    /// Whether datagrams to the client's port of DHCP ([`Lane::dhcp_next`](crate::Lane::dhcp_next)) reach the lane of bucket 0, whichever
+    /// lane they come to.
+    pub dhcp: bool,
+    /// Whether addresses are made of prefixes that routers advertise (RFC 4862), and how their interface identifiers are.
+    pub slaac: Slaac,
+}
+
+/// Addresses from advertised prefixes (RFC 4862 section 5.5), by their interface identifiers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Slaac {
+    /// No addresses are made.
+    #[default]
+    Off,
+    /// From the Ethernet address (RFC 4291 appendix A).
+    Eui64,
+    /// The same for the same prefix, Ethernet address and secret, and telling nobody of either (RFC 7217).
+    Stable([u64; 2]),
 }
 
 impl Default for IpConfig {
@@ -35,6 +52,8 @@ impl Default for IpConfig {
             group_reports_per_second: 100,
             dad_transmits: 1,
             follow_routers: true,
+            dhcp: false,
+            slaac: Slaac::Off,
         }
     }
 }

@@ -12,8 +12,10 @@ mod arp;
 mod chained;
 mod config;
 mod ethernet;
+mod dhcp;
 mod fragment_input;
 mod fragment_output;
+mod given;
 mod icmp;
 mod icmp_v4;
 mod icmp_v6;
@@ -27,12 +29,14 @@ mod next_hop;
 mod output;
 mod queues;
 mod routers;
+mod slaac;
 mod tunnel_input;
 mod tunnel_output;
 mod v4;
 mod v6;
 
-pub use config::IpConfig;
+pub use config::{IpConfig, Slaac};
+pub use given::AddressNews;
 pub use output::SendError;
 pub use routers::RouterNews;
 
@@ -40,12 +44,13 @@ pub(crate) use fragment_output::longest_payload;
 pub(crate) use line::Line;
 pub(crate) use next_hop::NextHop;
 
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use flowlane_sys::frame::Frame;
 
+use crate::address::Prefix;
 use crate::interface::{Interface, InterfaceConfig};
 use crate::neighbour::{Ask, Neighbours};
 use crate::packet::{Cx, IpInput};
@@ -111,6 +116,38 @@ pub enum LaneEvent {
         address: IpAddr,
         /// Whose it is.
         mac: MacAddr,
+    },
+    /// The host has an address more, or one that is used less gladly from now on.
+    AddressGiven {
+        /// Interface of the host.
+        interface: u8,
+        /// The address with its network.
+        prefix: Prefix,
+        /// Whether other addresses are preferred as a source (RFC 4862 section 5.5.4).
+        deprecated: bool,
+        /// When it ends, unless it is renewed; `Time::MAX` for never.
+        until: Time,
+    },
+    /// The host does not have an address any more: what used it ends.
+    AddressTaken {
+        /// Interface of the host.
+        interface: u8,
+        /// The address.
+        address: IpAddr,
+    },
+    /// The default router of IPv4 on an interface that has been given its address; `None`: it has none.
+    RouterGiven {
+        /// Interface of the host.
+        interface: u8,
+        /// The router.
+        router: Option<Ipv4Addr>,
+    },
+    /// Longest packet of IPv4 on the link of an interface, as its server of addresses has it.
+    LinkMtu {
+        /// Interface of the host.
+        interface: u8,
+        /// Bytes.
+        mtu: u16,
     },
     /// A router has advertised itself.
     Router(RouterNews),
@@ -212,6 +249,9 @@ pub(crate) struct Ip {
     membership: membership::Membership,
     own: addresses::OwnAddresses,
     routers: routers::Routers,
+    given: given::Given,
+    dhcp: dhcp::Waiting,
+    slaac: slaac::Autoconf,
     /// Who sent the last frame to a group.
     group_source: MacAddr,
 }
@@ -256,6 +296,9 @@ impl Ip {
             membership: membership::Membership::default(),
             own: addresses::OwnAddresses::default(),
             routers: routers::Routers::new(seeds[1].rotate_left(29)),
+            given: given::Given::default(),
+            dhcp: dhcp::Waiting::default(),
+            slaac: slaac::Autoconf::default(),
             group_source: MacAddr::ZERO,
         }
     }
@@ -295,9 +338,28 @@ impl Ip {
                 self.take_neighbour(now, (interface, address), mac, create, rng);
             }
             LaneEvent::Group { .. } => self.told_group(now, event),
-            LaneEvent::AddressReady { interface, address } => self.ready(interface, address),
-            LaneEvent::AddressDuplicate { interface, address, .. } => self.duplicate(interface, address),
-            LaneEvent::Router(_) | LaneEvent::Redirect { .. } => self.told_by_router(now, &event),
+            LaneEvent::AddressReady { interface, address } => {
+                self.ready(interface, address);
+                self.given.tell(AddressNews::Ready { interface, address });
+            }
+            LaneEvent::AddressDuplicate { interface, address, .. } => {
+                self.duplicate(interface, address);
+                self.given.tell(AddressNews::Duplicate { interface, address });
+                self.slaac_duplicate(now, interface, address, rng);
+            }
+            LaneEvent::AddressGiven { interface, prefix, deprecated, .. } => {
+                self.put_address(interface, prefix, deprecated);
+            }
+            LaneEvent::AddressTaken { interface, address } => {
+                self.duplicate(interface, address);
+            }
+            LaneEvent::RouterGiven { interface, router } => self.put_router(interface, router),
+            LaneEvent::LinkMtu { interface, mtu } => self.limit_mtu(interface, mtu),
+            LaneEvent::Router(ref news) => {
+                self.told_by_router(now, &event);
+                self.slaac_learn(now, news, rng);
+            }
+            LaneEvent::Redirect { .. } => self.told_by_router(now, &event),
             // The lane takes it in: all its transports share what is known of paths.
             LaneEvent::PathMtu { .. } => {}
         }
@@ -326,6 +388,7 @@ impl Ip {
             self.membership.next_deadline(),
             self.own.next_deadline(),
             self.routers.next_deadline(),
+            self.slaac.next_deadline(),
         ];
         all.into_iter().flatten().min()
     }
@@ -336,6 +399,7 @@ impl Ip {
         self.reassembly_timeouts(cx);
         self.own_addresses_due(cx);
         self.routers_due(cx);
+        self.slaac_due(cx);
         self.groups_due(cx);
         while let Some(due) = self.neighbours.due(cx.now, &mut self.stats.arp) {
             match due {

@@ -51,6 +51,8 @@ pub struct RouterNews {
     pub mtu: Option<u16>,
     /// On-link prefixes, with their lifetime in seconds; all ones means infinite.
     pub prefixes: [Option<(Prefix, u32)>; MAX_PREFIXES],
+    /// Prefixes under which a host may make itself an address, with its valid and its preferred lifetime, as before.
+    pub autonomous: [Option<(Prefix, u32, u32)>; MAX_PREFIXES],
 }
 
 /// What a lane has learnt from routers.
@@ -197,7 +199,7 @@ impl Ip {
     }
 
     /// Takes in an advertisement or a redirect whose hop limit and checksum are right.
-    pub(super) fn router_message(&mut self, cx: &Cx<'_>, packet: &IpInput, message: &NdpMessage) -> Inbound {
+    pub(super) fn router_message(&mut self, cx: &mut Cx<'_>, packet: &IpInput, message: &NdpMessage) -> Inbound {
         let link = packet.ip.interface;
         let followed = self.config.follow_routers && self.interfaces[usize::from(link)].announced;
         if !followed {
@@ -213,7 +215,7 @@ impl Ip {
         }
         match *message {
             NdpMessage::RouterAdvertisement { lifetime, options, .. } => {
-                self.advertised(cx.now, link, router, lifetime, &options)
+                self.advertised(cx, link, router, lifetime, &options)
             }
             NdpMessage::Redirect { target, destination, .. } => {
                 let to = IpAddr::V6(destination);
@@ -234,7 +236,7 @@ impl Ip {
 
     fn advertised(
         &mut self,
-        now: Time,
+        cx: &mut Cx<'_>,
         link: u8,
         router: Ipv6Addr,
         lifetime: u16,
@@ -242,12 +244,16 @@ impl Ip {
     ) -> Inbound {
         let own = self.interfaces[usize::from(link)].config.mtu;
         let mtu = options.mtu.and_then(|mtu| u16::try_from(mtu).ok());
-        let mut prefixes = [None; MAX_PREFIXES];
-        for (place, info) in prefixes.iter_mut().zip(options.prefixes.iter().flatten()) {
+        let (mut prefixes, mut autonomous) = ([None; MAX_PREFIXES], [None; MAX_PREFIXES]);
+        let places = prefixes.iter_mut().zip(&mut autonomous);
+        for ((place, made), info) in places.zip(options.prefixes.iter().flatten()) {
             let prefix = Prefix::new(IpAddr::V6(info.prefix), info.prefix_len).map(Prefix::network);
             let plain =
                 !info.prefix.is_unicast_link_local() && !info.prefix.is_multicast() && info.prefix_len > 0;
-            *place = prefix.filter(|_| info.on_link && plain).map(|p| (p, info.valid_lifetime));
+            let prefix = prefix.filter(|_| plain);
+            *place = prefix.filter(|_| info.on_link).map(|p| (p, info.valid_lifetime));
+            let lifetimes = (info.valid_lifetime, info.preferred_lifetime);
+            *made = prefix.filter(|_| info.autonomous).map(|p| (p, lifetimes.0, lifetimes.1));
         }
         let news = RouterNews {
             interface: link,
@@ -255,9 +261,11 @@ impl Ip {
             lifetime,
             mtu: mtu.filter(|mtu| usize::from(*mtu) >= MIN_MTU && *mtu <= own),
             prefixes,
+            autonomous,
         };
         let event = LaneEvent::Router(news);
-        self.told_by_router(now, &event);
+        self.told_by_router(cx.now, &event);
+        self.slaac_learn(cx.now, &news, cx.rng);
         self.events.push_back(event);
         Inbound::Done
     }

@@ -29,6 +29,13 @@ impl Ip {
             Ok(unicast) => unicast,
             // Another lane of the host may be in the group that is asked for.
             Err(DropReason::NoGroup) if header.protocol == IpProtocol::IGMP => false,
+            // A server may send its offer to the address that it offers.
+            Err(DropReason::NotOurAddress)
+                if header.protocol == IpProtocol::UDP
+                    && frame.data().get(payload.start..).is_some_and(|udp| self.has_dhcp_ports(udp)) =>
+            {
+                false
+            }
             Err(reason) => {
                 let counter = match reason {
                     DropReason::NoGroup => &mut self.stats.ip.no_group,

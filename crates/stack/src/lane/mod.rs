@@ -15,6 +15,7 @@
 //!
 //! Calls may be made in any order; none blocks, and none panics on any bytes from the network.
 
+mod addresses;
 mod flows;
 mod output;
 mod tcp;
@@ -369,6 +370,9 @@ impl Lane {
     #[inline]
     fn transport(&mut self, now: Time, frames: &Pool, packet: IpInput) {
         if packet.ip.protocol == IpProtocol::UDP.0 {
+            if self.ip.is_dhcp(&packet) {
+                return self.dhcp_input(packet);
+            }
             if let Some(bucket) = self.udp.datagram_elsewhere(&packet) {
                 return self.datagram_for(bucket, packet);
             }
@@ -492,6 +496,9 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn poll_at(&self) -> Option<Time> {
+        if self.ip.has_lost() {
+            return Some(Time::ZERO);
+        }
         let flows = self.datagram_flows.next_deadline();
         let all = [self.ip.next_deadline(), self.tcp.next_deadline(), self.paths.next_deadline(), flows];
         all.into_iter().flatten().min()
@@ -502,6 +509,10 @@ impl Lane {
         self.paths.expire(now);
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.ip.on_timer(&mut cx);
+        if self.ip.has_lost() {
+            self.end_what_was_lost(now);
+        }
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         self.tcp.on_timer(&mut cx);
         self.datagram_flows.on_timer(now);
     }

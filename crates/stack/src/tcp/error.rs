@@ -17,6 +17,8 @@ pub enum Failure {
     Unreachable,
     /// This side gave it up before it was established.
     GivenUp,
+    /// This side's address is not its own any more: its lease has ended, or somebody else has it.
+    AddressLost,
 }
 
 impl Failure {
@@ -26,7 +28,7 @@ impl Failure {
             Failure::Refused => io::ErrorKind::ConnectionRefused,
             Failure::TimedOut => io::ErrorKind::TimedOut,
             Failure::Unreachable => io::ErrorKind::HostUnreachable,
-            Failure::GivenUp => io::ErrorKind::ConnectionAborted,
+            Failure::GivenUp | Failure::AddressLost => io::ErrorKind::ConnectionAborted,
         }
     }
 
@@ -37,6 +39,7 @@ impl Failure {
             Failure::TimedOut => "connection timed out",
             Failure::Unreachable => "peer unreachable",
             Failure::GivenUp => "connection given up before it was established",
+            Failure::AddressLost => "this side's address was lost",
         }
     }
 }

@@ -85,7 +85,7 @@ impl Udp {
 
     /// Header, length and checksum.
     #[inline]
-    fn check(&self, packet: &mut IpInput, stats: &mut LaneStats) -> Result<UdpHeader, ()> {
+    pub(crate) fn check(&self, packet: &mut IpInput, stats: &mut LaneStats) -> Result<UdpHeader, ()> {
         let (header, payload) = match UdpHeader::parse_first(packet.frame.data(), packet.frame.chain_len()) {
             Ok(parsed) => parsed,
             Err(reason) => {

@@ -303,6 +303,13 @@ impl Udp {
         self.get(handle)?.key.remote
     }
 
+    /// Open sockets that are bound to an address.
+    pub(crate) fn bound_to(&self, address: IpAddr) -> Vec<UdpHandle> {
+        let bound = |(_, s): &(usize, &Socket)| s.open && s.key.local_ip == Some(address);
+        let handle = |(slot, s): (usize, &Socket)| UdpHandle { slot: slot as u32, generation: s.generation };
+        self.sockets.iter().enumerate().filter(bound).map(handle).collect()
+    }
+
     /// Calls `f` for every open socket.
     pub(crate) fn each(&self, f: &mut dyn FnMut(SocketInfo)) {
         for (slot, socket) in self.sockets.iter().enumerate().filter(|(_, s)| s.open) {

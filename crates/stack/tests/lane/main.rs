@@ -1,6 +1,7 @@
 //! Lanes joined in memory, on a virtual clock: hosts that talk, and hosts that are talked to badly.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod addresses;
 mod echo;
 mod elsewhere;
 mod fragments;

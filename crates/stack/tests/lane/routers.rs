@@ -29,7 +29,7 @@ fn up() -> Net {
 }
 
 /// Seconds pass; what B sends in them.
-fn wait(net: &mut Net, seconds: u64) -> Vec<Vec<u8>> {
+pub(crate) fn wait(net: &mut Net, seconds: u64) -> Vec<Vec<u8>> {
     let end = net.now + Duration::from_secs(seconds);
     let mut all = Vec::new();
     loop {

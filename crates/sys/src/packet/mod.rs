@@ -140,6 +140,22 @@ impl Shared {
             .map_err(|e| Error::from_io(e, format!("joining {group}"), "CAP_NET_RAW"))?;
         self.claims.join(group)
     }
+
+    /// Takes packets to an address, which the kernel gets no more, or leaves them to it again.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn claim(&self, address: IpAddr, ours: bool) -> Result<()> {
+        let Some(claims) = Some(&self.claims) else { return Ok(()) };
+        let len = if address.is_ipv4() { 32 } else { 128 };
+        if !ours {
+            return claims.remove(address, len);
+        }
+        self.memberships
+            .join(address)
+            .map_err(|e| Error::from_io(e, format!("taking {address}"), "CAP_NET_RAW"))?;
+        claims.add(address, len)
+    }
 }
 
 /// Opens queues on an interface.

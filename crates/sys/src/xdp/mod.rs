@@ -231,6 +231,22 @@ impl Device {
         self.claims.as_ref().map_or(Ok(()), |claims| claims.join(group))
     }
 
+    /// Takes packets to an address, which the kernel gets no more, or leaves them to it again.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn claim(&self, address: IpAddr, ours: bool) -> Result<()> {
+        let Some(claims) = self.claims.as_ref() else { return Ok(()) };
+        let len = if address.is_ipv4() { 32 } else { 128 };
+        if !ours {
+            return claims.remove(address, len);
+        }
+        self.memberships
+            .join(address)
+            .map_err(|e| Error::from_io(e, format!("taking {address}"), "CAP_NET_RAW"))?;
+        claims.add(address, len)
+    }
+
     /// Whether packets come with the driver's hash.
     #[must_use]
     pub fn delivers_hash(&self) -> bool {

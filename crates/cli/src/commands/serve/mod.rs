@@ -21,6 +21,7 @@ mod tls;
 mod udp;
 mod unix_socket;
 
+use crate::asking;
 use crate::exit::Missed;
 use crate::interrupt;
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
@@ -216,7 +217,7 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     let host = own.host(plan, Told { flows: flows.clone(), events: events.clone() });
     let recorders = plan.instruments.records.open()?;
     let host = builder.host(recorders.of(host));
-    link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, &plan.discovery);
+    link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, (&plan.discovery, &plan.asked));
     builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
     let (runtime, capture) = plan.instruments.start(builder)?;
     let began = Instant::now();
@@ -253,14 +254,15 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
         watching.map(|dog| dog.start(runtime.handle())).transpose().context("starting a thread")?;
     let recording = recorders.start(&runtime.handle())?;
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
-    let waited = wait_for_lanes(plan, &happened)?;
+    let waited = wait_for_lanes(plan, &runtime.handle(), &happened)?;
     if waited {
         if let Some(note) = &plan.note {
             say!("flowlane: {note}");
         }
         announce(
             plan,
-            &runtime.handle().hosts()[host].links,
+            &runtime.handle(),
+            host,
             &listeners(control.as_ref(), metrics.as_ref(), web.as_ref()),
         );
         notify::is_ready();
@@ -323,8 +325,21 @@ fn all_served(report: &Report) -> anyhow::Result<()> {
 }
 
 /// Waits until every lane has its socket; `false` if a signal came before that.
-fn wait_for_lanes(plan: &Plan, happened: &Receiver<Event>) -> anyhow::Result<bool> {
+fn wait_for_lanes(plan: &Plan, handle: &Handle, happened: &Receiver<Event>) -> anyhow::Result<bool> {
     let mut ready = 0;
+    plan.asked.announce();
+    let mut stopped = |time| match happened.recv_timeout(time) {
+        Ok(Event::Ready) => {
+            ready += 1;
+            Ok(false)
+        }
+        Ok(Event::Failed(error)) => Err(not_opened(plan, error)),
+        Ok(Event::Signal(SIGUSR1)) | Err(RecvTimeoutError::Timeout) => Ok(false),
+        Ok(Event::Signal(_) | Event::Again(_)) | Err(RecvTimeoutError::Disconnected) => Ok(true),
+    };
+    if !plan.asked.wait(handle, &mut stopped)? {
+        return Ok(false);
+    }
     while ready < plan.rss.buckets.len() {
         match happened.recv() {
             Ok(Event::Ready) => ready += 1,
@@ -363,10 +378,12 @@ fn listeners(control: Option<&Control>, metrics: Option<&Metrics>, web: Option<&
 }
 
 /// Prints that the service is ready, with its addresses and link.
-fn announce(plan: &Plan, links: &[String], listeners: &str) {
+fn announce(plan: &Plan, handle: &Handle, host: usize, listeners: &str) {
+    let links = &handle.hosts()[host].links;
     let inside = plan.tunnels.iter().flat_map(|t| &t.addresses);
     let mut addresses: Vec<String> =
         plan.addresses.iter().chain(inside).map(|a| a.address().to_string()).collect();
+    addresses.extend(handle.addresses().iter().filter(|a| a.host == host && a.ready).map(asking::show));
     let mut link = if links.is_empty() { plan.link.to_string() } else { links.join(" and ") };
     if let Some(FromKernel(address, _)) = plan.from_kernel {
         addresses = address.iter().map(IpAddr::to_string).collect();

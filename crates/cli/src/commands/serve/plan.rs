@@ -2,6 +2,7 @@
 
 use super::Service;
 use crate::address::{self, Address};
+use crate::asking::{self, Addr, Asked, Asking};
 use crate::congestion::CongestionOption;
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
@@ -38,9 +39,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LINK")]
     link: Option<LinkSpec>,
     /// Our addresses, each with its prefix length: 10.11.2.1/24,fd00:11:2::1/64. With kernel sockets: one address of the machine
-    /// [default: all of them]; a link-local one may have its interface, as fe80::1%eth0.
+    /// [default: all of them]; a link-local one may have its interface, as fe80::1%eth0. On a link of ours also dhcp, an address of IPv4 that
+    /// a server of DHCP gives, and slaac, addresses of the prefixes that IPv6 routers advertise.
     #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',')]
-    addr: Vec<Address>,
+    addr: Vec<Addr>,
+    #[command(flatten)]
+    asking: Asking,
     /// Default router, one for each address family.
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     gateway: Vec<IpAddr>,
@@ -312,6 +316,8 @@ pub(super) struct Plan {
     pub(super) service: Service,
     pub(super) link: LinkSpec,
     pub(super) addresses: Vec<Prefix>,
+    /// The addresses that others are asked for.
+    pub(super) asked: Asked,
     /// In which zone a link-local address of kernel sockets is; 0 if that was not said.
     pub(super) zone: u32,
     pub(super) tunnels: Vec<TunnelConfig>,
@@ -365,25 +371,28 @@ impl Plan {
         let mut a = arguments;
         // Ordinary sockets, as with other servers.
         let link = a.link.clone().unwrap_or(LinkSpec::Kernel(None));
+        let asked = a.asking.of(&a.addr, link.is_kernel())?;
+        let fixed = asking::fixed(&a.addr);
         let addresses = if link.is_kernel() {
-            check_kernel(&a)?;
+            check_kernel(&a, &fixed)?;
             check_records(service, &a)?;
             let ours = |a: &Address| address::ours_for_kernel(a.prefix().address(), a.zone());
-            a.addr.iter().try_for_each(|addr| ours(addr).context("--addr"))?;
+            fixed.iter().try_for_each(|addr| ours(addr).context("--addr"))?;
             // The kernel has put fragments together before it looks for a socket, so ports are always there.
             a.steering.udp_4tuple = true;
-            a.addr.iter().map(|addr| addr.prefix()).collect()
+            fixed.iter().map(|addr| addr.prefix()).collect()
         } else {
             if a.addr.is_empty() {
-                bail!("--addr: {link} needs addresses of our own, as 10.11.2.1/24");
+                bail!("--addr: {link} needs addresses of our own, as 10.11.2.1/24, or dhcp");
             }
-            let addresses = address::on_link(&a.addr)?;
+            let addresses = address::on_link(&fixed)?;
             check_addresses(&addresses)?;
             let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
             let all: Vec<Prefix> = addresses.iter().chain(inside).copied().collect();
             check_tunnels(&a.tunnel, &all)?;
             check_gateways(&a.gateway, &all)?;
-            a.discovery.check(&addresses)?;
+            check_asked(&asked, &a, &link)?;
+            a.discovery.check(&addresses, asked.family(false))?;
             addresses
         };
         check_values(&a)?;
@@ -420,7 +429,8 @@ impl Plan {
             service,
             link,
             addresses,
-            zone: a.addr.first().map_or(0, |addr| addr.zone()),
+            zone: fixed.first().map_or(0, |addr| addr.zone()),
+            asked,
             tunnels: a.tunnel.into_iter().map(|t| t.0).collect(),
             reassembly: a.reassembly.unwrap_or_default().0,
             gateways: a.gateway,
@@ -512,8 +522,7 @@ impl Plan {
             Interface { addresses: self.addresses.clone(), vlan: self.vlan, ..Interface::default() };
         let host =
             Host::new("server", self.rss.clone(), main).interface(interface).reassembly(self.reassembly);
-        let host = chosen(host);
-        let host = host.ip(self.discovery.ip());
+        let host = self.asked.apply(chosen(host).ip(self.discovery.ip()));
         let host = self.tunnels.iter().fold(host, |host, tunnel| host.tunnel(tunnel.clone()));
         self.gateways.iter().fold(host, |host, gateway| host.gateway(*gateway))
     }
@@ -557,11 +566,11 @@ fn check_values(a: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Refuses options that kernel sockets do not have.
-fn check_kernel(a: &Arguments) -> anyhow::Result<()> {
-    if let [_, second, ..] = a.addr[..] {
+fn check_kernel(a: &Arguments, fixed: &[Address]) -> anyhow::Result<()> {
+    if let [_, second, ..] = fixed[..] {
         bail!("--addr {}: with kernel sockets one address, or none for all the machine has", second.prefix());
     }
-    if let Some(addr) = a.addr.iter().map(|a| a.prefix()).find(|addr| addr.address().is_multicast()) {
+    if let Some(addr) = fixed.iter().map(|a| a.prefix()).find(|addr| addr.address().is_multicast()) {
         bail!("--addr {addr}: a multicast address");
     }
     if let Some(gateway) = a.gateway.first() {
@@ -585,6 +594,17 @@ fn check_records(service: Service, a: &Arguments) -> anyhow::Result<()> {
             "{option}: a UDP server on kernel sockets has one socket for all its peers, and the kernel does not count \
              by peer; use a link of ours (--link af-packet:NAME, ...)"
         );
+    }
+    Ok(())
+}
+
+/// Refuses to ask others for an address where nobody could answer, and what contradicts the question.
+fn check_asked(asked: &Asked, a: &Arguments, link: &LinkSpec) -> anyhow::Result<()> {
+    if let (true, LinkSpec::Pcap(..)) = (asked.any(), link) {
+        bail!("--addr dhcp, slaac: nobody answers on {link}: give addresses, as 10.11.2.1/24");
+    }
+    if asked.dhcp.is_some() && a.gateway.iter().any(IpAddr::is_ipv4) {
+        bail!("--gateway: with --addr dhcp the server names the router of IPv4");
     }
     Ok(())
 }

@@ -219,7 +219,8 @@ fn check_target(plan: &Plan, to: SocketAddr, by_kernel: bool) -> anyhow::Result<
     if plan.link.is_kernel() || by_kernel {
         address::for_kernel(to).context("--to")?;
     } else {
-        let family = plan.addresses.iter().any(|a| a.address().is_ipv4() == to.is_ipv4());
+        let family = plan.asked.family(to.is_ipv4())
+            || plan.addresses.iter().any(|a| a.address().is_ipv4() == to.is_ipv4());
         ensure!(family, "--to {to}: none of our addresses (--addr) is of its family");
     }
     Ok(())

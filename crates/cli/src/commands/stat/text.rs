@@ -324,6 +324,12 @@ pub(super) fn overview(mut out: impl Write, report: &ReportView) -> io::Result<(
         if !host.links.is_empty() {
             writeln!(out, "{}: over {}", host.host, host.links.join(" and "))?;
         }
+        for given in &host.addresses {
+            let server = given.server.as_ref().map_or_else(String::new, |server| format!(" from {server}"));
+            let left = given.seconds_left.map_or_else(|| "for ever".to_owned(), |s| format!("for {s} s"));
+            let ready = if given.ready { "" } else { ", being probed" };
+            writeln!(out, "{}: {} by {}{server}, {left}{ready}", host.host, given.address, given.origin)?;
+        }
         // An instance older than this command does not say.
         if !host.arrivals.is_empty() {
             write!(out, "\n{}", arrivals::table(&host.arrivals))?;

@@ -353,9 +353,19 @@ impl Builder {
         };
         let runtime =
             start.workers(plans, thread)?.with_cards(steered, watched).map_err(StartError::Thread)?;
+        self.ask_for_addresses(&runtime)?;
         captures.go_on();
         events::started(self.workers, owners.len());
         Ok(runtime)
+    }
+
+    /// Begins the clients of hosts that have their addresses by DHCP.
+    fn ask_for_addresses(&self, runtime: &Runtime) -> Result<(), StartError> {
+        for (h, host) in self.hosts.iter().enumerate() {
+            let Some(config) = host.dhcp.clone().filter(|_| !host.kernel) else { continue };
+            runtime.begin_dhcp(h, config).map_err(|e| StartError::Other(e.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Everything that can be wrong with the description itself. Returns the processors to pin workers to.

@@ -23,6 +23,7 @@ use crate::runtime::card::Cards;
 use crate::runtime::first_task::{FirstTask, Mains};
 use crate::runtime::handle::{Handle, Runtime};
 use crate::runtime::host::{Host, Main};
+use crate::runtime::leases;
 use crate::runtime::worker::{Plan, Worker};
 use crate::shared::Shared;
 use crate::task::spawn_in;
@@ -74,7 +75,7 @@ impl Start<'_> {
             let (memory, common, failed) = (memory.clone(), common.clone(), failed.clone());
             let cpu = cpus.get(index).copied();
             let begin: Vec<Begin> =
-                hosts.iter().map(|h| (h.main.clone(), h.name.as_str().into(), h.begun)).collect();
+                hosts.iter().map(|h| (leases::first_tasks(h), h.name.as_str().into(), h.begun)).collect();
             let (ran, go, all_ran) = (ran.clone(), go.clone(), all_ran.clone());
             let in_workers = in_workers.cloned();
             let body = move || {

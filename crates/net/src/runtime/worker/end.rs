@@ -17,6 +17,9 @@ impl Worker {
     /// Told to stop.
     pub(super) fn begin_to_end(&mut self, to: Sender<WorkerReport>, grace: Duration) {
         if grace.is_zero() {
+            if self.give_addresses_back() {
+                let _ = self.look_after_lanes() | self.ports.send(self.now);
+            }
             self.cycle.stop();
             self.end_flows();
             drop(to.send(self.report(true)));
@@ -35,6 +38,7 @@ impl Worker {
             return;
         }
         self.end_connections(true);
+        self.give_addresses_back();
         for _ in 0..LAST_TURNS {
             self.now = self.shared.now();
             let busy = self.look_after_lanes() | self.ports.send(self.now);
@@ -49,6 +53,16 @@ impl Worker {
             // A receiver that is gone has lost interest.
             drop(to.send(self.report(true)));
         }
+    }
+
+    /// Gives back what servers of DHCP gave; whether there was any.
+    fn give_addresses_back(&mut self) -> bool {
+        let mut any = false;
+        for slot in self.lanes.touch_all(|slot| slot.dhcp.is_some()) {
+            slot.release_address(self.now, &self.frames, &self.shared);
+            any = true;
+        }
+        any
     }
 
     /// Flows that stand end with their lanes.

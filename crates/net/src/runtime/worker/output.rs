@@ -87,12 +87,35 @@ impl Worker {
             if let LaneEvent::AddressDuplicate { address, mac, .. } = event {
                 events::address_duplicate(self.hosts.get(h).name(), address, mac);
             }
+            self.addresses_changed(h, lane, &event);
             self.tell_lanes(h, event, Some(lane));
             for other in (0..self.netisr.workers()).filter(|w| *w != self.index) {
                 self.shared.send(other, Message::Event { host: h, event });
             }
         }
         left
+    }
+
+    /// An address of a host came or went: the list has it, and so has the link, as far as it chooses packets by their addresses.
+    fn addresses_changed(&mut self, host: usize, lane: u32, event: &LaneEvent) {
+        let (interface, address, ours) = match *event {
+            LaneEvent::AddressGiven { interface, prefix, .. } => (interface, prefix.address(), true),
+            LaneEvent::AddressTaken { interface, address }
+            | LaneEvent::AddressDuplicate { interface, address, .. } => (interface, address, false),
+            LaneEvent::AddressReady { .. } => return self.shared.addresses.take(host, event),
+            _ => return,
+        };
+        let given = ours || self.shared.addresses.has(host, address);
+        self.shared.addresses.take(host, event);
+        // Those of the start are the link's until its end.
+        if !given {
+            return;
+        }
+        let slot = self.lanes.get_mut(lane);
+        let link = slot.and_then(|slot| slot.groups.get(usize::from(interface))?.clone());
+        if let Some(Err(e)) = link.map(|link| link.claim(address, ours)) {
+            events::address_not_claimed(self.hosts.get(host).name(), address, &e);
+        }
     }
 
     /// When a link, or the pool, is to be asked again that had nothing to give.

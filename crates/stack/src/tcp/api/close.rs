@@ -1,11 +1,14 @@
 //! CLOSE and ABORT (RFC 9293 §3.10.4, §3.10.5), and ending one direction.
 
+use core::net::IpAddr;
+
 use crate::packet::Cx;
 use crate::tcp::Tcp;
-use crate::tcp::connection::{Flags, State};
+use crate::tcp::connection::{Connection, Flags, State};
 use crate::tcp::error::{Failure, StaleError};
 use crate::tcp::lane::flow_records::FlowEnd;
 use crate::tcp::table::ConnId;
+use crate::time::Time;
 
 impl Tcp {
     /// Closes one direction or both, keeping the handle. Closing the sending direction of a connection that is not established and has no
@@ -73,6 +76,19 @@ impl Tcp {
             }
             self.finish(slot);
         }
+    }
+
+    /// An address is not ours any more: connections from it fail, without a word to their peers, who could not trust it. How many.
+    pub fn lose_address(&mut self, now: Time, address: IpAddr) -> usize {
+        let of = |c: &&Connection| c.tuple().local == address && c.state() != State::Closed;
+        let slots: Vec<u32> = self.connections.iter().filter(of).map(|c| c.id().slot).collect();
+        for slot in &slots {
+            if let Some(c) = self.connections.get_slot_mut(*slot) {
+                self.core.kill(c, now, FlowEnd::AddressLost, Some(Failure::AddressLost));
+            }
+            self.finish(*slot);
+        }
+        slots.len()
     }
 
     /// Connections that the peer still knows of.

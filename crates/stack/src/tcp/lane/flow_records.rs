@@ -47,6 +47,8 @@ pub enum FlowEnd {
     HalfOpen,
     /// This side gave its connection attempt up.
     GivenUp,
+    /// This side lost its address: the lease ended, or somebody else has it.
+    AddressLost,
     /// The lane ended before the connection.
     LaneEnded,
     /// It goes on: the active timeout has passed since its last record.
@@ -59,7 +61,7 @@ pub enum FlowEnd {
 
 impl FlowEnd {
     /// All of them.
-    pub const ALL: [FlowEnd; 12] = [
+    pub const ALL: [FlowEnd; 13] = [
         FlowEnd::Closed,
         FlowEnd::ResetByPeer,
         FlowEnd::ResetByUs,
@@ -68,6 +70,7 @@ impl FlowEnd {
         FlowEnd::Unreachable,
         FlowEnd::HalfOpen,
         FlowEnd::GivenUp,
+        FlowEnd::AddressLost,
         FlowEnd::LaneEnded,
         FlowEnd::ActiveTimeout,
         FlowEnd::Idle,
@@ -86,6 +89,7 @@ impl FlowEnd {
             FlowEnd::Unreachable => "unreachable",
             FlowEnd::HalfOpen => "half-open",
             FlowEnd::GivenUp => "given-up",
+            FlowEnd::AddressLost => "address-lost",
             FlowEnd::LaneEnded => "lane-ended",
             FlowEnd::ActiveTimeout => "active-timeout",
             FlowEnd::Idle => "idle-timeout",
