@@ -49,6 +49,13 @@ fn advertise(net: &mut Net, lifetimes: (u32, u32), len: u8) {
     (0..3).for_each(|_| net.b.settle(net.now, &net.pool));
 }
 
+/// A frame as it comes from the link.
+fn raw(net: &Net, bytes: &[u8]) -> flowlane_sys::frame::Frame {
+    let mut frame = net.pool.alloc().unwrap();
+    assert!(frame.extend_from_slice(bytes));
+    frame
+}
+
 fn sources(net: &Net) -> Vec<Option<IpAddr>> {
     net.b.lanes.iter().map(|lane| lane.source_for(ip("2001:db8:5::1"))).collect()
 }
@@ -163,7 +170,9 @@ fn what_used_an_address_that_is_lost_ends_by_name() {
             (1024..2048).find_map(|port| {
                 let local = std::net::SocketAddr::from(([10, 9, 0, 2], port));
                 let remote = std::net::SocketAddr::new(peer.ip, peer.port);
-                lane.with_tcp(now, &net.pool, |tcp, cx| tcp.connect(cx, local, remote, &Default::default()).ok())
+                lane.with_tcp(now, &net.pool, |tcp, cx| {
+                    tcp.connect(cx, local, remote, &Default::default()).ok()
+                })
             })
         };
         lost.push((bound, any, connect(lane)));
@@ -200,7 +209,7 @@ fn a_servers_datagram_reaches_the_client_and_the_clients_has_no_source() {
     let asks = IpConfig { dhcp: true, ..IpConfig::default() };
     let mut net = up(&[], asks);
     let give = |net: &mut Net, bytes: &[u8]| {
-        let f = frame(net, bytes);
+        let f = raw(net, bytes);
         net.b.input(net.now, &net.pool, f);
         (0..3).for_each(|_| net.b.settle(net.now, &net.pool));
     };
@@ -248,7 +257,7 @@ fn an_address_that_somebody_has_is_told_to_the_client() {
     arp.extend([2, 0, 0, 0, 0, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0, 9, 10, 0, 0, 50]);
     arp.extend([0; 6]);
     arp.extend([10, 0, 0, 50]);
-    let f = frame(&mut net, &arp);
+    let f = raw(&net, &arp);
     net.b.input(now, &net.pool, f);
     (0..3).for_each(|_| net.b.settle(now, &net.pool));
     let address = ip("10.0.0.50");
