@@ -91,7 +91,10 @@ impl Asking {
         let count = |which| addr.iter().filter(|a| **a == which).count();
         let (dhcp, slaac) = (count(Addr::Dhcp), count(Addr::Slaac));
         for (name, n) in [("dhcp", dhcp), ("slaac", slaac)] {
-            ensure!(n == 0 || !kernel, "--addr {name}: kernel sockets have the kernel's addresses; name a --link");
+            ensure!(
+                n == 0 || !kernel,
+                "--addr {name}: kernel sockets have the kernel's addresses; name a --link"
+            );
             ensure!(n < 2, "--addr {name}: once is enough");
         }
         let any = dhcp + slaac > 0;
@@ -111,7 +114,10 @@ impl Asking {
             [&[0], text.as_bytes()].concat()
         });
         let fits = |text: &Option<String>, most| text.as_ref().is_none_or(|t| (1..=most).contains(&t.len()));
-        ensure!(fits(&self.client_id, LONGEST_CLIENT), "--client-id: must have 1 to {LONGEST_CLIENT} letters");
+        ensure!(
+            fits(&self.client_id, LONGEST_CLIENT),
+            "--client-id: must have 1 to {LONGEST_CLIENT} letters"
+        );
         ensure!(fits(&self.client_name, 63), "--client-name: must have 1 to 63 letters");
         let dhcp = (dhcp > 0).then(|| {
             let mut config = DhcpConfig::default();
@@ -217,8 +223,12 @@ impl Asked {
                 let time = shown(self.wait);
                 match (v4, v6) {
                     (false, true) => bail!("--addr dhcp: no server gave an address within {time}"),
-                    (true, false) => bail!("--addr slaac: no router advertised a prefix for addresses within {time}"),
-                    _ => bail!("--addr dhcp,slaac: no server gave an address, and no router advertised a prefix, within {time}"),
+                    (true, false) => {
+                        bail!("--addr slaac: no router advertised a prefix for addresses within {time}")
+                    }
+                    _ => bail!(
+                        "--addr dhcp,slaac: no server gave an address, and no router advertised a prefix, within {time}"
+                    ),
                 }
             }
             if stop(LOOK)? {

@@ -119,7 +119,7 @@ pub(crate) fn address_duplicate(host: &str, address: IpAddr, mac: MacAddr) {
 pub(crate) fn address_given(host: &str, address: IpAddr, server: Ipv4Addr, lease: Option<u64>) {
     let time = lease.map_or_else(|| "for ever".to_owned(), |seconds| format!("for {seconds} s"));
     info!(target: LINK, host, %address, %server, lease, "an address by DHCP");
-    info!(target: NOTICE, "{host}: {address} by DHCP from {server}, {time}");
+    warn!(target: NOTICE, "{host}: {address} by DHCP from {server}, {time}");
 }
 
 #[cold]

@@ -141,7 +141,7 @@ pub use flowlane_stack::time::Time;
 pub use flowlane_stack::top::{TopCount, TopFlow, TopReport, TopTotals};
 pub use flowlane_stack::tunnel::{TunnelConfig, TunnelError, TunnelKind};
 pub use flowlane_stack::udp::{Bind, BindError, Datagram, SocketInfo, UdpConfig};
-pub use flowlane_stack::{Connect, IpConfig, Slaac, SendError, stats as stack_stats, wire};
+pub use flowlane_stack::{Connect, IpConfig, SendError, Slaac, stats as stack_stats, wire};
 pub use flowlane_sys::block::OwnedBytes;
 pub use flowlane_sys::frame::Frame;
 pub use kernel::{Arrival, Elsewhere, Io, KernelRow, KernelSockets, KernelStats, KernelUdpRow, Steer};

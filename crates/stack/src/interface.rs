@@ -213,7 +213,9 @@ impl Interface {
     pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
         let link_local = matches!(address, IpAddr::V6(a) if a.is_unicast_link_local());
         let router = self.router.is_some_and(|router| IpAddr::V4(router) == address);
-        link_local || router || self.config.addresses.iter().chain(&self.config.claimed).any(|p| p.contains(address))
+        link_local
+            || router
+            || self.config.addresses.iter().chain(&self.config.claimed).any(|p| p.contains(address))
     }
 
     fn group(&self, address: IpAddr) -> Destination {

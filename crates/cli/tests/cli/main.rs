@@ -1,9 +1,9 @@
 //! The command as people run it. One program for all of it: linking is most of what a test program costs to build.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod addresses;
 #[cfg(feature = "agents")]
 mod agents;
-mod addresses;
 mod bench;
 mod capabilities;
 mod check;

@@ -166,7 +166,9 @@ impl Client {
     pub(crate) fn next(&self) -> Time {
         match self.state {
             State::Over => Time::MAX,
-            State::Renewing(lease) | State::Rebinding(lease) | State::Confirming(lease) => self.at.min(lease.until),
+            State::Renewing(lease) | State::Rebinding(lease) | State::Confirming(lease) => {
+                self.at.min(lease.until)
+            }
             _ => self.at,
         }
     }
@@ -174,9 +176,10 @@ impl Client {
     /// The lease that is used.
     pub(crate) fn lease(&self) -> Option<&Lease> {
         match &self.state {
-            State::Bound(lease) | State::Renewing(lease) | State::Rebinding(lease) | State::Confirming(lease) => {
-                Some(lease)
-            }
+            State::Bound(lease)
+            | State::Renewing(lease)
+            | State::Rebinding(lease)
+            | State::Confirming(lease) => Some(lease),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@
 use std::net::Ipv4Addr;
 
 use flowlane_stack::wire::MacAddr;
-use smoltcp::wire::{DhcpFlags, DhcpMessageType, DhcpOption, DhcpPacket, EthernetAddress, ArpHardware};
+use smoltcp::wire::{ArpHardware, DhcpFlags, DhcpMessageType, DhcpOption, DhcpPacket, EthernetAddress};
 
 /// Numbers of options.
 mod option {
@@ -170,7 +170,8 @@ impl Answer {
         }
         let options = Options::read(&packet, bytes);
         let address = |kind| options.of(kind).and_then(|d| d.first_chunk::<4>()).map(|a| Ipv4Addr::from(*a));
-        let number = |kind| options.of(kind).and_then(|d| <[u8; 4]>::try_from(d).ok()).map(u32::from_be_bytes);
+        let number =
+            |kind| options.of(kind).and_then(|d| <[u8; 4]>::try_from(d).ok()).map(u32::from_be_bytes);
         let short = |kind| options.of(kind).and_then(|d| <[u8; 2]>::try_from(d).ok()).map(u16::from_be_bytes);
         let &[kind] = options.of(option::KIND)? else { return None };
         Some(Self {

@@ -23,11 +23,11 @@ use flowlane_stack::time::Time;
 use flowlane_stack::udp::UdpHandle;
 use flowlane_sys::frame::Pool;
 
+use crate::dhcp::Dhcp;
 use crate::error::{Failed, SocketError};
 use crate::events::{self, Shortage};
 use crate::flow_records::FlowRecords;
 use crate::kernel::{KernelLane, SocketId};
-use crate::dhcp::Dhcp;
 use crate::link::Groups;
 use crate::stats::RelayCounts;
 

@@ -74,9 +74,8 @@ pub fn open(options: &AfPacketOptions, workers: usize) -> Result<(LinkInfo, Vec<
     let life = Life::new(interface, (mtu, most), shared.clone());
     let joined = shared.clone();
     let groups = Groups::new(move |group| joined.upgrade().map_or(Ok(()), |shared| shared.join(group)));
-    let groups = groups.claiming(move |address, ours| {
-        shared.upgrade().map_or(Ok(()), |shared| shared.claim(address, ours))
-    });
+    let groups = groups
+        .claiming(move |address, ours| shared.upgrade().map_or(Ok(()), |shared| shared.claim(address, ours)));
     let notes = notes(first.shared(), options);
     let info = LinkInfo::new(name, MacAddr(mac), life.mtu(), queues.len())
         .offload(options.offload, if options.offload { 65_535 } else { 0 })

@@ -90,9 +90,8 @@ pub fn open(
     let device = std::sync::Arc::downgrade(first.device());
     let joined = device.clone();
     let groups = Groups::new(move |group| joined.upgrade().map_or(Ok(()), |device| device.join(group)));
-    let groups = groups.claiming(move |address, ours| {
-        device.upgrade().map_or(Ok(()), |device| device.claim(address, ours))
-    });
+    let groups = groups
+        .claiming(move |address, ours| device.upgrade().map_or(Ok(()), |device| device.claim(address, ours)));
     let first_queue = options.queues.map_or(0, |(first, _)| first);
     let promiscuous =
         af_packet::promiscuous(first.device().is_promiscuous(), &options.interface, options.claim.tags());

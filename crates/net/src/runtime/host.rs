@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use flowlane_rss::Rss;
-use flowlane_stack::{IpConfig, Slaac};
 use flowlane_stack::address::Prefix;
 use flowlane_stack::reassembly::ReassemblyConfig;
 use flowlane_stack::tcp::{Algorithm, TcpConfig};
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
+use flowlane_stack::{IpConfig, Slaac};
 
 use crate::dhcp::DhcpConfig;
 use crate::flow_records::FlowRecords;

@@ -56,7 +56,13 @@ impl LaneSlot {
                     self.lane.give_mtu(INTERFACE, mtu);
                 }
                 let (server, router) = (lease.server, lease.router);
-                shared.addresses.given_by(dhcp.host, INTERFACE, &lease.prefix, lease.until, Origin::Dhcp { server, router });
+                shared.addresses.given_by(
+                    dhcp.host,
+                    INTERFACE,
+                    &lease.prefix,
+                    lease.until,
+                    Origin::Dhcp { server, router },
+                );
                 if new {
                     let seconds = lease.until.saturating_duration_since(now).as_secs();
                     let lease = (lease.until != Time::MAX).then_some(seconds);
@@ -131,7 +137,8 @@ pub(super) async fn run(shared: Arc<Shared>, id: LaneId, host: usize, name: Stri
         return;
     }
     loop {
-        let Ok(next) = context::with_lane(id, |slot, now, frames| slot.turn_of_dhcp(now, frames, &shared)) else {
+        let Ok(next) = context::with_lane(id, |slot, now, frames| slot.turn_of_dhcp(now, frames, &shared))
+        else {
             return;
         };
         let mut sleep = pin!(sleep_until(next));

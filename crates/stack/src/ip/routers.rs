@@ -199,7 +199,12 @@ impl Ip {
     }
 
     /// Takes in an advertisement or a redirect whose hop limit and checksum are right.
-    pub(super) fn router_message(&mut self, cx: &mut Cx<'_>, packet: &IpInput, message: &NdpMessage) -> Inbound {
+    pub(super) fn router_message(
+        &mut self,
+        cx: &mut Cx<'_>,
+        packet: &IpInput,
+        message: &NdpMessage,
+    ) -> Inbound {
         let link = packet.ip.interface;
         let followed = self.config.follow_routers && self.interfaces[usize::from(link)].announced;
         if !followed {

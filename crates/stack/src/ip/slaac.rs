@@ -70,7 +70,11 @@ fn address(how: Slaac, prefix: Prefix, mac: MacAddr, taken: u8) -> Option<Ipv6Ad
             what.push(taken);
             let identifier = Keyed::new(a, b).hash(&what);
             // Subnet-router anycast, and what RFC 5453 reserves, is nobody's.
-            if identifier == 0 || identifier >= 0xfdff_ffff_ffff_ff80 { identifier ^ 1 << 32 ^ 1 << 63 } else { identifier }
+            if identifier == 0 || identifier >= 0xfdff_ffff_ffff_ff80 {
+                identifier ^ 1 << 32 ^ 1 << 63
+            } else {
+                identifier
+            }
         }
     };
     Some(Ipv6Addr::from(network | u128::from(identifier)))
@@ -96,7 +100,8 @@ impl Ip {
                 }
                 made.preferred = until(now, preferred);
                 made.deprecated &= preferred == 0;
-                let (address, until) = (Prefix::host(IpAddr::V6(made.address)), (made.deprecated, made.valid));
+                let (address, until) =
+                    (Prefix::host(IpAddr::V6(made.address)), (made.deprecated, made.valid));
                 self.give_address(now, rng, news.interface, address, until);
             } else if valid > 0 && self.slaac.made.len() < ADDRESSES {
                 self.make(now, (news.interface, prefix), (valid, preferred), 0, rng);
@@ -126,10 +131,18 @@ impl Ip {
 
     /// Gives the host an address with the identifier whose turn it is.
     fn put_made(&mut self, now: Time, made: Made, rng: &mut Rng) {
-        let Some(mac) = self.interfaces.get(usize::from(made.interface)).map(|i| i.config.mac) else { return };
+        let Some(mac) = self.interfaces.get(usize::from(made.interface)).map(|i| i.config.mac) else {
+            return;
+        };
         let Some(address) = address(self.config.slaac, made.prefix, mac, made.taken) else { return };
         // Whether the network is on the link says the router apart from this.
-        self.give_address(now, rng, made.interface, Prefix::host(IpAddr::V6(address)), (made.deprecated, made.valid));
+        self.give_address(
+            now,
+            rng,
+            made.interface,
+            Prefix::host(IpAddr::V6(address)),
+            (made.deprecated, made.valid),
+        );
         self.slaac.made.push(Made { address, ..made });
     }
 

@@ -217,7 +217,15 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     let host = own.host(plan, Told { flows: flows.clone(), events: events.clone() });
     let recorders = plan.instruments.records.open()?;
     let host = builder.host(recorders.of(host));
-    link::join(&plan.link, &mut builder, host, &plan.ours(), plan.vlan, &plan.rss, (&plan.discovery, &plan.asked));
+    link::join(
+        &plan.link,
+        &mut builder,
+        host,
+        &plan.ours(),
+        plan.vlan,
+        &plan.rss,
+        (&plan.discovery, &plan.asked),
+    );
     builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
     let (runtime, capture) = plan.instruments.start(builder)?;
     let began = Instant::now();
@@ -259,12 +267,7 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
         if let Some(note) = &plan.note {
             say!("flowlane: {note}");
         }
-        announce(
-            plan,
-            &runtime.handle(),
-            host,
-            &listeners(control.as_ref(), metrics.as_ref(), web.as_ref()),
-        );
+        announce(plan, &runtime.handle(), host, &listeners(control.as_ref(), metrics.as_ref(), web.as_ref()));
         notify::is_ready();
         watch(plan, &show, &mut own, &runtime.handle(), flows.as_ref(), &happened)?;
     }
