@@ -22,8 +22,11 @@ fi
 # Security advisories, from a clone of https://github.com/rustsec/advisory-db on this machine.
 if [ -n "${FLOWLANE_ADVISORIES-}" ]; then
     [ -d "$FLOWLANE_ADVISORIES" ] || { echo "FLOWLANE_ADVISORIES: there is no $FLOWLANE_ADVISORIES" >&2; exit 1; }
-    sed "/^\[advisories\]/a db-urls = [\"file://$(realpath "$FLOWLANE_ADVISORIES")\"]\ndb-path = \"$CI_TARGET/advisories\"\ngit-fetch-with-cli = true" deny.toml >"$CI_TARGET/deny.toml"
-    "$deny" --locked --all-features check --config "$CI_TARGET/deny.toml" --hide-inclusion-graph advisories
+    # Git finds the clone where the database would be.
+    sed "/^\[advisories\]/a db-path = \"$CI_TARGET/advisories\"\ngit-fetch-with-cli = true" deny.toml >"$CI_TARGET/deny.toml"
+    rm -rf "$CI_TARGET/advisories"
+    GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.file://$(realpath "$FLOWLANE_ADVISORIES").insteadOf GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db \
+        "$deny" --locked --all-features --config "$CI_TARGET/deny.toml" check --hide-inclusion-graph advisories
     echo "advisories of $(git -C "$FLOWLANE_ADVISORIES" log -1 --format=%cs)"
 else
     note "deny: security advisories were not checked, because their database is on a git host that CI does not reach; FLOWLANE_ADVISORIES=CLONE names a clone of it"
