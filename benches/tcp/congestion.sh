@@ -6,6 +6,7 @@
 #   beside  one flow beside one of the kernel's CUBIC, without random loss: the flow's part of what both get, ours and the kernel's in turns
 #
 #   benches/tcp/congestion.sh [ROUNDS] [SECONDS] [NAME...]        3, 20 and bbr by default; names: bbr cubic newreno
+#   LOSSES="1" benches/tcp/congestion.sh                           only these
 #   PROFILE=dev benches/tcp/congestion.sh                          without waiting for the release build
 #
 # Needs root, iproute2, ethtool, util-linux and python3; bbr needs a kernel that has it.
@@ -57,7 +58,7 @@ print(rate(flow), rate("10.9.0.1"))
 P
 }
 for name in "${names[@]}"; do
-    for loss in 0 1 5; do
+    for loss in ${LOSSES:-0 1 5}; do
         for round in $(seq "$rounds"); do
             for whose in ours kernel; do
                 echo $whose $(measure $whose "$name" "" --loss $loss --seed "$round")

@@ -112,8 +112,7 @@ impl Builder {
                 let sockets = plan.poller.as_ref().filter(|_| host.has_kernel_sockets());
                 let kernel = sockets.map(|poller| {
                     let lane = KernelLane::new(poller.epoll.clone(), index as u16, owner, listening.clone());
-                    let lane = lane.by_ring(poller.has_ring());
-                    let lane = lane.with_congestion(host.congestion);
+                    let lane = lane.by_ring(poller.has_ring()).with_congestion(host.congestion);
                     let mut lane = if host.kernel { lane } else { lane.beside() };
                     if let Some(records) = &host.flows {
                         lane.record_flows(records.clone(), shared.epoch(), bucket.0);
