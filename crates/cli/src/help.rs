@@ -404,8 +404,8 @@ fn shortened(command: Command, shown: &[(&str, &'static str)]) -> Command {
 /// A value's name where the one of the long help would leave its line no room.
 fn value_name(id: &str) -> Option<&'static str> {
     Some(match id {
-        "connections" | "requests" | "http2" | "http3" | "rate" | "size" | "flows" | "pairs" | "rounds" | "streams"
-        | "keys" => "N",
+        "connections" | "requests" | "http2" | "http3" | "rate" | "size" | "flows" | "pairs" | "rounds"
+        | "streams" | "keys" => "N",
         "duration" | "delay" => "TIME",
         "metrics" | "web" => "ADDR",
         "clients" => "ADDRS",

@@ -24,6 +24,7 @@ mod load_find;
 mod load_http;
 mod load_http_data;
 mod load_http_grpc;
+mod load_http_h3;
 mod load_http_links;
 mod load_http_options;
 mod load_http_replay;

@@ -135,9 +135,7 @@ impl Fields {
 }
 
 fn ordinary(name: &[u8], value: &[u8]) -> Result<(), Fault> {
-    let token = |b: &u8| {
-        b.is_ascii_lowercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(b)
-    };
+    let token = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(b);
     if name.is_empty() || !name.iter().all(token) {
         return Err(Fault::BadFieldName);
     }
@@ -173,9 +171,14 @@ mod tests {
     fn heads_are_read() {
         let fields = [(":status", "204"), ("a", "1"), ("content-length", "7"), ("a", "2")];
         let head = read(Kind::Response, &fields).unwrap();
-        assert_eq!((head.status(), head.get("a"), head.content_length()), (204, Some(&b"1"[..]), Ok(Some(7))));
+        assert_eq!(
+            (head.status(), head.get("a"), head.content_length()),
+            (204, Some(&b"1"[..]), Ok(Some(7)))
+        );
         assert_eq!(head.iter().count(), 4);
-        assert!(read(Kind::Request, &[&GET[..], &[(":authority", "a"), ("te", "trailers")]].concat()).is_ok());
+        assert!(
+            read(Kind::Request, &[&GET[..], &[(":authority", "a"), ("te", "trailers")]].concat()).is_ok()
+        );
         assert!(read(Kind::Trailers, &[("a", "b")]).is_ok());
     }
 
@@ -196,11 +199,19 @@ mod tests {
             (Kind::Trailers, &[("connection", "close")], Fault::ConnectionField),
             (Kind::Trailers, &[("te", "gzip")], Fault::ConnectionField),
             (Kind::Trailers, &[("a", ""); 9], Fault::TooManyFields),
-            (Kind::Trailers, &[("a", "0123456789012345678901234567890123456789012345678901234567890123456789"); 3], Fault::TooLong),
+            (
+                Kind::Trailers,
+                &[("a", "0123456789012345678901234567890123456789012345678901234567890123456789"); 3],
+                Fault::TooLong,
+            ),
         ] {
             assert_eq!(read(kind, fields).map(drop), Err(fault), "{fields:?}");
         }
-        for bad in [&[("content-length", "x")][..], &[("content-length", "")], &[("content-length", "1"), ("content-length", "2")]] {
+        for bad in [
+            &[("content-length", "x")][..],
+            &[("content-length", "")],
+            &[("content-length", "1"), ("content-length", "2")],
+        ] {
             assert_eq!(read(Kind::Trailers, bad).unwrap().content_length(), Err(Fault::BadLength), "{bad:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! A client's connection, on a socket of its own: a flow as any other.
 
-use std::net::SocketAddr;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};

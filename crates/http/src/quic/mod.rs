@@ -8,11 +8,13 @@
 //! * [`Wire`]: a socket with the buffers of what comes and goes. Datagrams come in batches, and go in trains that kernel sockets send with
 //!   one system call (`UDP_SEGMENT`).
 //! * [`Client`]: one connection on a socket of its own.
+//! * [`LaneIds`]: connection IDs of a server, which name its lane.
 //! * [`Peer`]: the streams that the other side opens for the connection itself: control, and QPACK's two.
 //!
 //! Not supported: datagrams of the application (RFC 9221), marks of congestion (ECN), versions other than 1.
 
 mod base;
+mod cid;
 mod client;
 mod peer;
 mod wire;
@@ -21,6 +23,7 @@ use flowlane::SocketError;
 use quinn_proto::{ConnectError, ConnectionError};
 
 pub use base::Base;
+pub use cid::{LaneIds, lane_of};
 pub use client::{Client, Event, transport};
 pub use peer::{News, Peer};
 pub use wire::Wire;

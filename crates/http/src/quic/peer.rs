@@ -128,7 +128,9 @@ impl Peer {
                 while let (used, Some(event)) = reader.next(&bytes[at..])? {
                     at += used;
                     match event {
-                        Event::Settings(settings) => self.news.push(News::Settings(Settings::read(settings)?)),
+                        Event::Settings(settings) => {
+                            self.news.push(News::Settings(Settings::read(settings)?))
+                        }
                         // A client's is about pushes, of which there are none.
                         Event::GoAway(id) if side.is_client() => {
                             if id > self.end || id % 4 != 0 {

@@ -244,13 +244,17 @@ impl Line {
     }
 
     /// Sends the requests that are due, as far as places are free; whether there are more.
-    fn fill(&mut self, now: u64) -> bool {
+    fn fill(&mut self, mut now: u64) -> bool {
         while !self.ending && !self.free.is_empty() {
             let (at, due) = match self.held.take() {
                 Some(held) => held,
                 None => match self.shared.next() {
                     None => return false,
-                    Some(due) => (self.moment(&due, now), due),
+                    Some(due) => {
+                        // In a closed loop it is due at this very moment.
+                        now = clock();
+                        (self.moment(&due, now), due)
+                    }
                 },
             };
             if self.shared.over() {
@@ -314,7 +318,8 @@ impl Line {
             Err(why) => {
                 shared.lock().book.error(Some(request), intended, sent, ErrorKind::Local, || why.to_string());
                 shared.flow_ends(&mut it.client, intended, true, steps::CUT);
-                let _ = self.client.connection.send_stream(id).reset(VarInt::from_u32(code::REQUEST_CANCELLED));
+                let _ =
+                    self.client.connection.send_stream(id).reset(VarInt::from_u32(code::REQUEST_CANCELLED));
                 self.free.push(place);
                 return;
             }
@@ -369,7 +374,8 @@ impl Line {
         else {
             return Ok(());
         };
-        let came = answer.read(&self.shared, &mut self.client.connection, (asked, client), &mut self.scratch, now);
+        let came =
+            answer.read(&self.shared, &mut self.client.connection, (asked, client), &mut self.scratch, now);
         match came {
             answer::Came::Part => Ok(()),
             answer::Came::Whole(verdict) => {
@@ -491,12 +497,7 @@ impl Line {
         it.out = [Bytes::new(), Bytes::new()];
         let before = Before { request: asked.request, times: asked.times + 1, client: it.client.take() };
         self.free.push(place);
-        self.hand_back(Due {
-            intended: asked.intended,
-            gap: u64::MAX,
-            recorded: 0,
-            before: Some(before),
-        });
+        self.hand_back(Due { intended: asked.intended, gap: u64::MAX, recorded: 0, before: Some(before) });
     }
 
     /// A request has failed; its stream is given up.
@@ -562,7 +563,8 @@ impl Line {
             stats.udp_rx.datagrams,
             stats.path.congestion_events,
         ];
-        let names = ["quic-packets-sent", "quic-packets-lost", "quic-datagrams-received", "quic-congestion-events"];
+        let names =
+            ["quic-packets-sent", "quic-packets-lost", "quic-datagrams-received", "quic-congestion-events"];
         let mut inner = self.shared.lock();
         for ((name, new), old) in names.into_iter().zip(all).zip(&mut self.counted) {
             // Another path counts anew.

@@ -88,7 +88,7 @@ impl Prepared {
                 last: Vec::new(),
                 body: filled::behind(&filled, request),
                 whole: OnceLock::new(),
-            third: OnceLock::new(),
+                third: OnceLock::new(),
                 filled: Some(Arc::new(filled)),
                 to_head: request.method == "HEAD",
                 plain: false,

@@ -67,7 +67,8 @@ fn message() -> Vec<u8> {
 
 #[test]
 fn a_message_is_the_same_however_it_is_cut() {
-    let whole = [Said::Head(b"head".to_vec()), Said::Data(b"abcde".to_vec()), Said::Trailers(b"trailers".to_vec())];
+    let whole =
+        [Said::Head(b"head".to_vec()), Said::Data(b"abcde".to_vec()), Said::Trailers(b"trailers".to_vec())];
     assert_eq!(said(Of::Message, &message()), whole);
 }
 

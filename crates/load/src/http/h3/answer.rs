@@ -144,7 +144,8 @@ impl Answer {
                         self.reader.interim();
                         self.interim += 1;
                         if self.interim > u64::from(MOST_INTERIM) {
-                            let why = format!("more than {MOST_INTERIM} interim answers (1xx) to one request");
+                            let why =
+                                format!("more than {MOST_INTERIM} interim answers (1xx) to one request");
                             return Err(Came::Broken(ErrorKind::TooLong, why));
                         }
                         continue;

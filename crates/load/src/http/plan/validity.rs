@@ -185,7 +185,9 @@ impl Pool {
             return bad(format!("is always encrypted: {} is to begin with https://", target.url));
         }
         if self.via.proxy.is_some() || self.via.unix_socket.is_some() {
-            return bad("is over UDP, straight to the target: not through a proxy, nor over a Unix socket".into());
+            return bad(
+                "is over UDP, straight to the target: not through a proxy, nor over a Unix socket".into()
+            );
         }
         if self.follow.is_some() {
             return bad("follows no redirects".into());
@@ -205,7 +207,9 @@ impl Pool {
         for (name, value) in self.requests.iter().flat_map(|r| &r.headers) {
             let name = name.to_ascii_lowercase();
             if OF_CONNECTIONS.contains(&name.as_str()) || (name == "te" && value != "trailers") {
-                return bad(format!("has no header '{name}: {value}', which is about a connection of HTTP/1"));
+                return bad(format!(
+                    "has no header '{name}: {value}', which is about a connection of HTTP/1"
+                ));
             }
         }
         Ok(())
