@@ -47,6 +47,7 @@ mod rss;
 mod schema;
 mod serve;
 mod serve_http;
+mod serve_http_h3;
 mod serve_memcached;
 mod service_file;
 mod shape;

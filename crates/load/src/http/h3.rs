@@ -23,14 +23,12 @@ use std::task::{Context, Poll};
 
 use flowlane::{Bind, Connect, UdpSocket};
 use flowlane_http::h3::code;
-use flowlane_http::quic::{self, Client, Event, Lost};
-use flowlane_http::tls::ClientTls;
+use flowlane_http::quic::{Client, Event, Lost};
 use hyper::body::Bytes;
-use quinn_proto::{ClientConfig, Dir, StreamId, VarInt, WriteError};
+use quinn_proto::{Dir, StreamId, VarInt, WriteError};
 
 use super::beside::{Before, Due, HOLD, MOST_AGAIN, Shared, within};
 use super::open::{Aimed, unopened};
-use super::plan::BadPlan;
 use super::prepared::Third;
 use super::steps;
 use super::stream::Unopened;
@@ -42,14 +40,6 @@ use self::lost::in_words;
 
 /// How often packets are counted, nanoseconds.
 const COUNT_EVERY: u64 = 100_000_000;
-
-/// QUIC with a pool's TLS.
-pub(super) fn config(tls: &ClientTls) -> Result<ClientConfig, BadPlan> {
-    let crypto = tls.quic().map_err(|e| BadPlan(e.to_string()))?;
-    let mut config = ClientConfig::new(crypto);
-    config.transport_config(Arc::new(quic::transport()));
-    Ok(config)
-}
 
 /// Starts a pool's tasks in this lane, as many as it has connections.
 pub(super) fn start(shared: &Arc<Shared>, connections: u32) {
@@ -208,6 +198,7 @@ impl Line {
                 Event::Writable(id) => {
                     if let Some(place) = self.flying.get(&id.index()).copied() {
                         self.write(place, id);
+                        self.lives(place, now);
                     }
                 }
                 Event::GoAway(id) => self.go_away(id),
@@ -346,6 +337,17 @@ impl Line {
         self.write(place, id);
     }
 
+    /// There was progress with a request: without a limit for the whole of it, it may take as long again.
+    fn lives(&mut self, place: u16, now: u64) {
+        let plan = &self.shared.common.plan;
+        if plan.request_timeout.is_none()
+            && let State::Asked(asked) = &mut self.places[usize::from(place)].state
+        {
+            let end = self.shared.end + plan.waiting.as_nanos() as u64;
+            asked.limit = (now + plan.timeout.as_nanos() as u64).min(end);
+        }
+    }
+
     /// Continues to write a request.
     fn write(&mut self, place: u16, id: StreamId) {
         let out = &mut self.places[usize::from(place)].out;
@@ -377,7 +379,10 @@ impl Line {
         let came =
             answer.read(&self.shared, &mut self.client.connection, (asked, client), &mut self.scratch, now);
         match came {
-            answer::Came::Part => Ok(()),
+            answer::Came::Part => {
+                self.lives(place, now);
+                Ok(())
+            }
             answer::Came::Whole(verdict) => {
                 self.answered(place, now, verdict);
                 Ok(())

@@ -21,7 +21,7 @@ use super::plan::{BadPlan, Plan, Pool, Request, Target, Version};
 use super::pool::PoolPlan;
 use super::prepared::prepare;
 use super::replay::Lines;
-use super::way::{Way, tls};
+use super::way::{Way, quic, tls};
 use crate::report::requests::LogTo;
 use crate::report::{LaneRecord, SnapshotsTo};
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
@@ -259,7 +259,7 @@ fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
         false => pool.follow.and_then(|_| tls(pool).ok()),
     };
     let quic = match (pool.version, &tls) {
-        (Version::Http3 { .. }, Some(tls)) => Some(super::h3::config(tls)?),
+        (Version::Http3 { .. }, Some(tls)) => Some(quic(tls)?),
         _ => None,
     };
     let way = |t: &Target| Way::new(&t.url, pool, tls.as_ref());

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane::{Connect, SocketError, TcpStream, zone};
+use flowlane_http::quic::transport;
 use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName};
+use quinn_proto::ClientConfig;
 
 use super::open::unopened;
 use super::plan::{BadPlan, Pool, Version};
@@ -52,6 +54,14 @@ pub(super) fn tls(pool: &Pool) -> Result<ClientTls, BadPlan> {
         no_resumption: true,
     };
     ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))
+}
+
+/// QUIC with a pool's TLS.
+pub(super) fn quic(tls: &ClientTls) -> Result<ClientConfig, BadPlan> {
+    let crypto = tls.quic().map_err(|e| BadPlan(e.to_string()))?;
+    let mut config = ClientConfig::new(crypto);
+    config.transport_config(Arc::new(transport()));
+    Ok(config)
 }
 
 impl Way {

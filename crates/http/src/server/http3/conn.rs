@@ -98,9 +98,15 @@ impl Conn {
         if now >= self.check_at {
             self.check(now, instant);
         }
-        if self.leaving && self.requests.is_empty() && !self.connection.is_closed() {
+        if self.leaving && self.requests.is_empty() && self.is_read() && !self.connection.is_closed() {
             self.close(instant, code::NO_ERROR);
         }
+    }
+
+    /// Whether the client has acknowledged all answers: what it has not when the connection is closed is lost.
+    fn is_read(&mut self) -> bool {
+        // Our control stream never ends.
+        self.connection.streams().send_streams() <= usize::from(self.control.is_some())
     }
 
     fn close(&mut self, instant: Instant, code: u32) {
