@@ -129,7 +129,7 @@ impl Peer {
                     at += used;
                     match event {
                         Event::Settings(settings) => {
-                            self.news.push(News::Settings(Settings::read(settings)?))
+                            self.news.push(News::Settings(Settings::read(settings)?));
                         }
                         // A client's is about pushes, of which there are none.
                         Event::GoAway(id) if side.is_client() => {

@@ -36,6 +36,9 @@ pub(super) const MOST_AGAIN: u8 = 4;
 /// Pause after a failed connection attempt.
 pub(super) const HOLD: Duration = Duration::from_millis(10);
 
+/// Where a connection goes.
+pub(super) type Route = Result<(Aimed, Connect), Unopened>;
+
 /// A connection of HTTP/2 to another origin, while there is one. Whoever opens it has the others wait.
 pub(super) type Elsewhere = Arc<tokio::sync::Mutex<Option<SendRequest<Full<Bytes>>>>>;
 
@@ -196,7 +199,7 @@ impl Shared {
     }
 
     /// Where the next connection goes, and the time; `None` if no more are needed.
-    pub(super) fn route(&self) -> Option<(u64, Result<(Aimed, Connect), Unopened>)> {
+    pub(super) fn route(&self) -> Option<(u64, Route)> {
         if self.over() {
             return None;
         }
