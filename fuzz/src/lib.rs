@@ -8,6 +8,7 @@ pub mod bytes;
 pub mod classify;
 pub mod count;
 pub mod http1;
+pub mod http3;
 pub mod lane;
 pub mod memcached;
 pub mod mutate;
@@ -24,7 +25,7 @@ pub mod wire;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("lane", lane::run),
     ("wire", wire::run),
     ("classify", classify::run),
@@ -36,4 +37,5 @@ pub const TARGETS: [Target; 11] = [
     ("proxy", proxy::run),
     ("memcached", memcached::run),
     ("websocket", websocket::run),
+    ("http3", http3::run),
 ];

@@ -409,6 +409,7 @@ pub fn inputs(target: &str) -> Vec<Vec<u8>> {
         "proxy" => crate::proxy::inputs(),
         "memcached" => crate::memcached::inputs(),
         "websocket" => crate::websocket::inputs(),
+        "http3" => crate::http3::inputs(),
         _ => Vec::new(),
     }
 }

@@ -68,4 +68,4 @@ macro_rules! targets {
     };
 }
 
-targets!(classify http1 lane memcached proxy reassembly rss_key_hex switch websocket wire tcp);
+targets!(classify http1 http3 lane memcached proxy reassembly rss_key_hex switch websocket wire tcp);

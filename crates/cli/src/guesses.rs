@@ -47,7 +47,9 @@ pub(crate) fn with_targets_apart(arguments: impl Iterator<Item = OsString>) -> V
     if !arguments.iter().take(4).any(|command| command == "load") {
         return arguments;
     }
-    for (option, usual) in [("--http2", "--http2=1"), ("--top-flows", "--top-flows=256")] {
+    for (option, usual) in
+        [("--http2", "--http2=1"), ("--http3", "--http3=1"), ("--top-flows", "--top-flows=256")]
+    {
         for i in 1..arguments.len() {
             if arguments[i] == option && arguments.get(i + 1).is_some_and(|next| !is_number(next)) {
                 arguments[i] = usual.into();
@@ -211,6 +213,7 @@ mod tests {
         for (given, taken) in [
             ("f load http --http2 http://a/", "f load http --http2=1 http://a/"),
             ("f load http --http2 4 http://a/", "f load http --http2 4 http://a/"),
+            ("f load http --http3 http://a/", "f load http --http3=1 http://a/"),
             ("f load http --http2 nonsense", "f load http --http2=1 nonsense"),
             ("f load http http://a/ --http2", "f load http http://a/ --http2"),
             ("f load http --http2 -c 4 http://a/", "f load http --http2=1 -c 4 http://a/"),

@@ -21,6 +21,7 @@ const BRIEF: &[Brief] = &[
             ("method", "Request method"),
             ("header", "'Name: value', may be repeated"),
             ("http2", "HTTP/2, with so many streams a connection"),
+            ("http3", "HTTP/3, as many"),
             ("scenario", "Several targets, phases and pools"),
             ("fail", "Exit code 1 if this holds: 'p99 > 20ms'"),
             ("html", "Page with plots"),
@@ -403,8 +404,8 @@ fn shortened(command: Command, shown: &[(&str, &'static str)]) -> Command {
 /// A value's name where the one of the long help would leave its line no room.
 fn value_name(id: &str) -> Option<&'static str> {
     Some(match id {
-        "connections" | "requests" | "http2" | "rate" | "size" | "flows" | "pairs" | "rounds" | "streams"
-        | "keys" => "N",
+        "connections" | "requests" | "http2" | "http3" | "rate" | "size" | "flows" | "pairs" | "rounds"
+        | "streams" | "keys" => "N",
         "duration" | "delay" => "TIME",
         "metrics" | "web" => "ADDR",
         "clients" => "ADDRS",

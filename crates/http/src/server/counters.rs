@@ -45,6 +45,10 @@ counters! {
     Resumed, "tls-resumed", "TLS sessions resumed";
     /// Connections that spoke HTTP/2.
     Http2, "http2-connections", "connections with HTTP/2";
+    /// Connections that spoke HTTP/3.
+    Http3, "http3-connections", "connections with HTTP/3";
+    /// Datagrams of QUIC that came to another lane than that of their connection, and were passed on.
+    Passed, "quic-passed", "datagrams of QUIC passed on to their lane";
     /// Requests of which the head came whole.
     Requests, "requests", "requests";
     /// Answers with a status 2xx.
@@ -101,6 +105,10 @@ counters! {
     Http2Failed, "http2-failed", "connections ended by an error of HTTP/2";
     /// Connections that sent too many frames of HTTP/2 that carry nothing.
     Http2Flood, "http2-floods", "connections ended for too many frames of HTTP/2 that carry nothing";
+    /// Connections that ended by an error of HTTP/3 or QUIC.
+    Http3Failed, "http3-failed", "connections ended by an error of HTTP/3 or QUIC";
+    /// Datagrams of QUIC for a lane that had no room for more.
+    NotPassed, "quic-not-passed", "datagrams of QUIC that their lane had no room for";
     /// WebSockets that ended without a close frame of the peer.
     WsNoClose, "ws-no-close", "WebSockets that ended without a close frame";
     /// WebSockets of which the peer answered neither a ping nor a close frame.

@@ -194,7 +194,10 @@ impl Rest {
                 request.fields.get(name).filter(|_| known)
             },
         };
-        let reply = route::answer(lane.site(), &asked);
+        let mut reply = route::answer(lane.site(), &asked);
+        if let Some(elsewhere) = &options.alt_svc {
+            reply.fields.push(("Alt-Svc", elsewhere.clone()));
+        }
         self.peer_ends = !request.keep_alive;
         let manner = Manner {
             to_head: request.method == "HEAD",

@@ -19,7 +19,7 @@
 //! HTTP/1 is implemented in this module and in [`crate::h1`]: a connection reads into a buffer that all connections of a worker share,
 //! answers every request in it, and sends all answers with one write. Bytes that do not fit wait in the connection, which reads nothing
 //! meanwhile. So a connection that waits for a request holds no buffer, and one that waits for its peer holds a bounded one. HTTP/2 frames
-//! are handled by the crate `h2`, on the same streams. The memory of answers is bounded for each connection and lane (`memory.rs`).
+//! are handled by the crate `h2`, on the same streams. HTTP/3 is in `http3`, on a UDP socket of each lane. The memory of answers is bounded for each connection and lane (`memory.rs`).
 //!
 //! ```text
 //! accept ▸ TLS ▸ ALPN or preface ─ h2 ──▶ http2 ─────▶ route ▸ reply ▸ http2
@@ -37,6 +37,7 @@ mod events;
 mod exchange;
 mod files;
 mod http2;
+mod http3;
 mod memory;
 mod options;
 mod reply;
@@ -52,13 +53,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane::service::{InLane, Phase, Service};
-use flowlane::{ListenOptions, SocketError, SocketOptions, TcpListener, TcpStream};
+use flowlane::{ListenOptions, SocketError, SocketOptions, TcpListener, TcpStream, UdpSocket};
 
 use crate::ending::{finish, within};
-use crate::tls::{ServerTls, Stream};
+use crate::tls::{ServerTls, Stream, TlsError};
 use connection::{Connection, Outcome};
 use counters::Cells;
 use files::Dir;
+use http3::Http3;
 use memory::Memory;
 
 pub use counters::{Counter, Counts};
@@ -76,6 +78,9 @@ pub enum SetUpError {
         /// Why it cannot be served.
         error: io::Error,
     },
+    /// The TLS of QUIC.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
 }
 
 /// One server with all its lanes. Clones are the same server.
@@ -91,6 +96,7 @@ struct Inner {
     site: Site,
     lanes: Vec<Cells>,
     memory: Vec<Memory>,
+    http3: Option<Http3>,
 }
 
 /// The content to serve.
@@ -156,7 +162,8 @@ impl Server {
         let lanes = (0..count).map(|_| Cells::new()).collect();
         let share = options.memory / count as u64;
         let memory = (0..count).map(|_| Memory::new(share)).collect();
-        let inner = Arc::new(Inner { options, site, lanes, memory });
+        let http3 = Http3::new(&options, count)?;
+        let inner = Arc::new(Inner { options, site, lanes, memory, http3 });
         Ok(Self { inner, service: Service::new(count) })
     }
 
@@ -218,6 +225,19 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// Serves HTTP/3 on a UDP socket until the server is stopped, if its options have that. Call it in every lane, each with its own socket on one
+    /// port.
+    ///
+    /// # Errors
+    /// The socket is another lane's, or is closed.
+    pub async fn serve_datagrams(&self, socket: UdpSocket) -> Result<(), SocketError> {
+        let Some(http3) = &self.inner.http3 else { return Ok(()) };
+        let at = self.service.here()?;
+        let index = at.index() % self.inner.lanes.len();
+        let lane = Lane { server: self.inner.clone(), at: at.clone(), index };
+        at.until_reset(Box::pin(http3.serve(&lane, socket))).await.unwrap_or(Ok(()))
     }
 
     /// Stops in order: listeners close, received requests are answered, and peers are told that the server stops, by `Connection: close`,

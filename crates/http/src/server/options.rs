@@ -34,6 +34,10 @@ pub struct Options {
     pub tls: Option<ServerTls>,
     /// Speak HTTP/2 on cleartext connections that begin with its preface.
     pub http2: bool,
+    /// Speak HTTP/3 on the UDP sockets of [`Server::serve_datagrams`](super::Server::serve_datagrams). Needs TLS.
+    pub http3: bool,
+    /// What answers over TCP say of it: the value of `Alt-Svc` (RFC 7838).
+    pub alt_svc: Option<String>,
 }
 
 impl Default for Options {
@@ -50,6 +54,8 @@ impl Default for Options {
             dir: None,
             tls: None,
             http2: true,
+            http3: false,
+            alt_svc: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use flowlane::{SocketError, TcpStream};
+use flowlane::{SocketError, TcpStream, Time};
 
 use super::events::Events;
 use super::reply::{Body, LINE, LINE_OF_PATTERN, PATTERN, Part, Reply, has_body, pattern, reason};
@@ -132,8 +132,9 @@ fn websocket(out: &mut Vec<u8>, prepared: &Prepared, accept: &str) -> After {
     After::WebSocket
 }
 
+/// Writes the body of an answer if it is small.
 #[inline]
-fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool, most: usize) -> After {
+pub(crate) fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool, most: usize) -> After {
     let (source, left) = match reply.body {
         Body::Text(text) if !chunked => {
             out.extend_from_slice(text.as_bytes());
@@ -233,6 +234,14 @@ impl Sending {
             out.extend_from_slice(LAST_CHUNK);
         }
         Ok(last)
+    }
+
+    /// When the next piece is due, if it has a time.
+    pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
+        match &mut self.source {
+            Source::Events(events) => Some(events.due(now)),
+            Source::Pattern | Source::Lines | Source::File(_) => None,
+        }
     }
 
     /// Whether the next piece is not due yet; the task is woken when it is.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use quinn_proto::crypto::rustls::QuicClientConfig;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -113,6 +114,7 @@ pub struct ClientOptions {
 #[derive(Debug, Clone)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
+    versions: Versions,
 }
 
 impl ClientTls {
@@ -144,7 +146,17 @@ impl ClientTls {
         if options.no_resumption {
             config.resumption = Resumption::disabled();
         }
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Arc::new(config), versions: options.versions })
+    }
+
+    /// The same for QUIC.
+    ///
+    /// # Errors
+    /// [`TlsError::Quic`]
+    pub fn quic(&self) -> Result<Arc<QuicClientConfig>, TlsError> {
+        let offers = self.versions.max == Version::Tls13;
+        let config = QuicClientConfig::try_from(self.config.clone()).ok().filter(|_| offers);
+        config.map(Arc::new).ok_or(TlsError::Quic)
     }
 
     /// A name or address in the form of TLS, for all connections to it.

@@ -32,6 +32,8 @@ pub enum Alpn {
     /// HTTP/2 if the peer can, else HTTP/1.1.
     #[default]
     Both,
+    /// HTTP/3 only, over QUIC.
+    Http3,
     /// None: for protocols without a name of their own.
     Nothing,
 }
@@ -42,6 +44,7 @@ impl Alpn {
             Self::Http1 => &[HTTP1],
             Self::Http2 => &[HTTP2],
             Self::Both => &[HTTP2, HTTP1],
+            Self::Http3 => &[crate::h3::ALPN],
             Self::Nothing => &[],
         };
         names.iter().map(|name| name.to_vec()).collect()
@@ -71,6 +74,9 @@ pub enum TlsError {
     /// The lowest version of TLS is above the highest.
     #[error("no version of TLS is left: the lowest is above the highest")]
     NoVersion,
+    /// TLS 1.3 is not offered, and QUIC has no other.
+    #[error("QUIC is with TLS 1.3 (RFC 9001 §4.2), which is not offered")]
+    Quic,
     /// This machine has no list of certificate authorities.
     #[error(
         "no certificate authorities found on this machine ({0}); name a file of them, or do without checking"

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
+use quinn_proto::crypto::rustls::QuicServerConfig;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -74,6 +75,16 @@ impl ServerTls {
         config.alpn_protocols = alpn.names();
         config.ticketer = rustls::crypto::ring::Ticketer::new()?;
         Ok(Self { config: Arc::new(config), certificate })
+    }
+
+    /// The same certificate, and the same demands on clients, for QUIC.
+    ///
+    /// # Errors
+    /// [`TlsError::Quic`]
+    pub fn quic(&self) -> Result<QuicServerConfig, TlsError> {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = Alpn::Http3.names();
+        QuicServerConfig::try_from(config).map_err(|_| TlsError::Quic)
     }
 
     /// The server's certificate in PEM, for clients to trust.

@@ -18,7 +18,7 @@ impl Engine {
         let mut over = true;
         for p in 0..self.pools.len() {
             let pool = &self.pools[p];
-            if let Some(shared) = &pool.h2 {
+            if let Some(shared) = &pool.beside {
                 over &= shared.is_done(&self.bell);
                 continue;
             }
@@ -56,7 +56,7 @@ impl Engine {
         let Stage::Run(end) = self.stage else { return };
         for p in 0..self.pools.len() {
             let pool = &self.pools[p];
-            let asks = pool.plan.pool.behaviour == Behaviour::Normal && pool.h2.is_none();
+            let asks = pool.plan.pool.behaviour == Behaviour::Normal && pool.beside.is_none();
             if asks && pool.moments.is_some() && !pool.exhausted() && self.now < end {
                 let again = self.dispatch(p, end);
                 self.next_due = self.next_due.min(again);

@@ -206,7 +206,7 @@ impl Engine {
             if let Some(moments) = &mut pool.moments {
                 moments.raise(raised);
             }
-            match &pool.h2 {
+            match &pool.beside {
                 Some(shared) => shared.tick(self.now),
                 None => pool.book.tick(self.now),
             }

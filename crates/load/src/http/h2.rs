@@ -12,49 +12,31 @@
 mod follow;
 mod slot;
 
-use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
-use flowlane_stack::rng::Rng;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::beside::{HOLD, Shared, within};
 use super::check::{Checker, Wrong};
 use super::client::Client;
 use super::hop::is_redirect;
 use super::interim::Limited;
-use super::numbers::Numbers;
-use super::open::{Aimed, Routes};
-use super::origins::Origins;
-use super::plan::Version;
-use super::pool::{PoolPlan, PoolState};
-use super::run::Common;
-use super::steps;
 use super::stream::Stream;
 use super::way::open;
 use crate::report::ErrorKind;
 use crate::run::clock;
-use crate::run::door::Refusal;
-use crate::run::moments::Moments;
 
-use self::slot::{Due, slot};
+use self::slot::slot;
 
 type Body = Full<Bytes>;
 type Outgoing = hyper::Request<Body>;
 /// Why a connection ended, once it has.
 type Ended = Arc<OnceLock<(ErrorKind, String)>>;
-
-/// How often a request is sent again before it has failed, for a server that refuses all.
-const MOST_AGAIN: u8 = 4;
-/// Pause after a failed connection attempt.
-const HOLD: Duration = Duration::from_millis(10);
 
 /// Runs hyper's own tasks in the lane.
 #[derive(Clone, Copy, Debug)]
@@ -70,208 +52,17 @@ where
     }
 }
 
-/// State shared by a pool's tasks in one lane.
-pub(super) struct Shared {
-    common: Arc<Common>,
-    plan: Arc<PoolPlan>,
-    inner: Mutex<Inner>,
-    /// When the schedule ends.
-    end: u64,
-}
-
-struct Inner {
-    book: super::book::Book,
-    routes: Routes,
-    /// Where redirects led, and the connections there, by the origin's place in memory.
-    origins: Origins,
-    elsewhere: HashMap<usize, follow::Elsewhere>,
-    moments: Option<Moments>,
-    /// Requests to be sent again.
-    again: VecDeque<Due>,
-    requests_left: u64,
-    connections_left: u64,
-    rng: Rng,
-    numbers: Numbers,
-    /// Why the run has ended, where nobody listens.
-    nobody: Option<String>,
-    /// Slots that still run, and the waker for when the last ends.
-    slots: usize,
-    waiting: Option<Waker>,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    /// Starts a pool's tasks in this lane. They own the pool's records until [`Shared::take_book`].
-    pub(super) fn start(common: &Arc<Common>, pool: &mut PoolState, end: u64, rng: &mut Rng) -> Arc<Self> {
-        let inner = Inner {
-            book: std::mem::replace(&mut pool.book, super::book::Book::new()),
-            routes: std::mem::replace(&mut pool.routes, Routes::new(&pool.plan.pool, 0, (0, 1))),
-            origins: Origins::default(),
-            elsewhere: HashMap::new(),
-            moments: pool.moments.take(),
-            again: VecDeque::new(),
-            requests_left: pool.requests_left,
-            connections_left: pool.connections_left,
-            rng: Rng::new(rng.next_u64()),
-            numbers: pool.numbers.clone(),
-            nobody: None,
-            slots: pool.count as usize,
-            waiting: None,
-        };
-        let shared =
-            Arc::new(Self { common: common.clone(), plan: pool.plan.clone(), inner: inner.into(), end });
-        for _ in 0..pool.count {
-            // The lane has ended.
-            let _ = flowlane::spawn(connection(shared.clone(), shared.streams()));
-        }
-        shared
-    }
-
-    /// Streams that may be open on a connection at once.
-    fn streams(&self) -> usize {
-        match self.plan.pool.version {
-            Version::Http2 { streams } => usize::from(streams),
-            Version::Http1 { .. } => 1,
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether all its connections are done; if not, `waker` is called when they are.
-    pub(super) fn is_done(&self, waker: &Waker) -> bool {
-        let mut inner = self.lock();
-        if inner.waiting.is_none() {
-            inner.waiting = Some(waker.clone());
-        }
-        inner.slots == 0
-    }
-
-    /// Whether any connection was ever established, and the first error of one.
-    pub(super) fn opened(&self) -> (bool, Option<String>) {
-        let inner = self.lock();
-        (inner.book.ever_opened, inner.book.first_error.clone())
-    }
-
-    /// No more requests are sent.
-    pub(super) fn asked_all(&self) {
-        self.lock().book.asked_all();
-    }
-
-    pub(super) fn tick(&self, now: u64) {
-        let mut inner = self.lock();
-        inner.book.tick(now);
-        if let Some(moments) = &mut inner.moments {
-            moments.raise(self.common.gate.raised());
-        }
-    }
-
-    /// Returns the records at the end, with requests that were due and not sent.
-    pub(super) fn take_book(&self) -> super::book::Book {
-        let now = clock();
-        let mut inner = self.lock();
-        let end = self.end.min(now);
-        let Inner { moments, book, requests_left, again, .. } = &mut *inner;
-        for due in again.drain(..) {
-            let Some(mut before) = due.before else { continue };
-            let asked = before.times > 0;
-            if asked {
-                book.error(Some(before.request), due.intended, now, ErrorKind::Timeout, || {
-                    "not processed by the server, and not sent again before the run ended".to_owned()
-                });
-            }
-            if let Some(client) = &mut before.client {
-                steps::ends(book, &self.plan.pool, client, due.intended, asked, steps::UNFINISHED);
-            }
-        }
-        if let Some(moments) = moments
-            && !self.common.gate.door.is_shut()
-        {
-            *requests_left -=
-                moments.pass(end, *requests_left, |moment, n| book.unsent(moment, now, n, false));
-        }
-        std::mem::replace(&mut inner.book, super::book::Book::new())
-    }
-
-    fn over(&self) -> bool {
-        self.common.gate.stopped() || clock() >= self.end
-    }
-
-    /// A connection failed; whether another address of its target is tried at once, so that it is no failure of the run. Where nobody
-    /// listens, the run ends with the first refusal.
-    fn not_connected(&self, at: Option<Aimed>, now: u64, kind: ErrorKind, why: String) -> bool {
-        let mut inner = self.lock();
-        if at.is_some_and(|at| inner.routes.failed(at, kind)) {
-            inner.connections_left = inner.connections_left.saturating_add(1);
-            return true;
-        }
-        let alone = self.common.pools.len() == 1;
-        if alone && kind == ErrorKind::Refused && inner.routes.all_given_up() {
-            match self.common.gate.door.refuses() {
-                Refusal::First => {
-                    inner.nobody = Some(inner.routes.nobody_listens());
-                    self.common.gate.stop();
-                }
-                Refusal::Again => return false,
-                Refusal::Later => {}
-            }
-        }
-        inner.book.not_connected(now, kind, why);
-        false
-    }
-
-    /// That nobody listens, if the run has ended for it.
-    pub(super) fn nobody_listens(&self) -> Option<String> {
-        self.lock().nobody.take()
-    }
-
-    /// The next request for a free slot; `None` if there are no more.
-    fn next(&self) -> Option<Due> {
-        if self.over() {
-            return None;
-        }
-        let mut inner = self.lock();
-        if let Some(again) = inner.again.pop_front() {
-            return Some(again);
-        }
-        if inner.requests_left == 0 {
-            return None;
-        }
-        let (intended, gap, recorded) = match &mut inner.moments {
-            None => (clock(), 0, 0),
-            Some(moments) => {
-                let moment = moments.peek().filter(|m| *m < self.end)?;
-                moments.advance();
-                (moment, moments.peek().map_or(u64::MAX, |next| next - moment), moments.taken())
-            }
-        };
-        inner.requests_left -= 1;
-        Some(Due { intended, gap, recorded, before: None })
+/// Starts a pool's tasks in this lane, as many as it has connections.
+pub(super) fn start(shared: &Arc<Shared>, connections: u32) {
+    for _ in 0..connections {
+        // The lane has ended.
+        let _ = flowlane::spawn(connection(shared.clone(), shared.streams()));
     }
 }
 
 /// Opens one connection after the other until the run is over.
 async fn connection(shared: Arc<Shared>, streams: usize) {
-    while !shared.over() {
-        let (begun, route) = {
-            let mut inner = shared.lock();
-            let nothing_due =
-                inner.moments.as_ref().is_some_and(|m| m.peek().is_none_or(|m| m >= shared.end));
-            let nothing_left = (inner.requests_left == 0 || nothing_due) && inner.again.is_empty();
-            if inner.connections_left == 0 || nothing_left {
-                break;
-            }
-            inner.connections_left -= 1;
-            let now = clock();
-            let Inner { routes, rng, .. } = &mut *inner;
-            (now, routes.next(None, now, rng))
-        };
+    while let Some((begun, route)) = shared.route() {
         let made = match route {
             Ok((at, connect)) => {
                 let way = shared.plan.ways[usize::from(at.target)].clone();
@@ -305,24 +96,9 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
             Stream::Tls(tls) => speak(&shared, target, *tls, streams).await,
             Stream::None | Stream::Opening(_) => Ok(()),
         };
-        let now = clock();
-        let over = shared.over();
-        let mut inner = shared.lock();
-        if over {
-            inner.book.asked_all();
-        }
-        inner.book.closed(now);
-        if let Err(why) = done {
-            inner.book.error(None, now, now, ErrorKind::Http2, || why);
-        }
+        shared.closed(done.err().map(|why| (ErrorKind::Http2, why)));
     }
-    let mut inner = shared.lock();
-    inner.slots -= 1;
-    if inner.slots == 0
-        && let Some(waker) = inner.waiting.take()
-    {
-        waker.wake();
-    }
+    shared.ended();
 }
 
 /// Begins HTTP/2 on a connection. `ended` is told why it ended, once it has.
@@ -520,14 +296,4 @@ fn error_chain(e: &dyn std::error::Error) -> String {
         cause = e.source();
     }
     text
-}
-
-/// The result of a future, or `None` if it takes longer than `time`.
-async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let (mut future, mut over) = (pin!(future), pin!(flowlane::sleep(time)));
-    std::future::poll_fn(move |cx: &mut Context<'_>| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }

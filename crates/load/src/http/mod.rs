@@ -14,7 +14,7 @@
 //! task is `engine`, with `stages` (of a run), `due` (requests to send) and `pacing` (number of handshakes at once). The course of one
 //! connection is in `opening`, `exchange` (requests), `answer` and `leave`; `book` has the records.
 //!
-//! HTTP/2 is hyper's, in `h2`: such pools run beside the engine, with the same schedule and records.
+//! HTTP/2 is hyper's, in `h2`, and HTTP/3 is in `h3`: such pools run beside the engine, with the same schedule and records (`beside`).
 //!
 //! Redirects are followed by `follow` (`hop` has the rules, `origins` where they lead).
 //!
@@ -26,6 +26,7 @@
 //! Not supported: decoding of content.
 
 mod answer;
+mod beside;
 mod book;
 pub mod check;
 mod choice;
@@ -43,6 +44,7 @@ mod follow;
 pub mod form;
 pub mod grpc;
 mod h2;
+mod h3;
 mod head;
 mod hop;
 mod idle;

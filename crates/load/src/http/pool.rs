@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use flowlane_stack::rng::Rng;
+use quinn_proto::ClientConfig;
 
+use super::beside::Shared;
 use super::book::Book;
 use super::choice::Weighted;
 use super::idle::Idle;
@@ -30,6 +32,8 @@ pub(super) struct PoolPlan {
     pub(super) prepared: Vec<Prepared>,
     /// What connections to each target need besides TCP.
     pub(super) ways: Vec<Option<Arc<Way>>>,
+    /// QUIC, for HTTP/3.
+    pub(super) quic: Option<ClientConfig>,
     /// Who finds where redirects lead, if they are followed.
     pub(super) finder: Option<Arc<Finder>>,
     pub(super) requests: Weighted,
@@ -67,8 +71,8 @@ pub(super) struct PoolState {
     /// Idle connections, longest idle first; and numbers without a connection.
     pub(super) idle: Idle,
     pub(super) vacant: Vec<u32>,
-    /// The tasks that speak HTTP/2, for a pool that does, while the run lasts.
-    pub(super) h2: Option<Arc<super::h2::Shared>>,
+    /// What the tasks share that speak HTTP/2 or HTTP/3, for a pool that does, while the run lasts.
+    pub(super) beside: Option<Arc<Shared>>,
     /// Closed loop: connections established at the start that have not sent a request yet.
     pub(super) unstarted: u32,
     /// When requests are due, in an open loop.
@@ -126,7 +130,7 @@ impl PoolState {
             count,
             idle: Idle::default(),
             vacant: (first..first + count).rev().collect(),
-            h2: None,
+            beside: None,
             unstarted: 0,
             moments: None,
             gap: u64::MAX,
@@ -163,19 +167,19 @@ impl PoolState {
             && pool.behaviour == Behaviour::Normal
     }
 
-    /// Whether the engine leaves it to the tasks of [`super::h2`].
-    pub(super) fn speaks_http2(&self) -> bool {
-        matches!(self.plan.pool.version, Version::Http2 { .. })
+    /// Whether the engine leaves it to tasks of its own.
+    pub(super) fn is_beside(&self) -> bool {
+        !matches!(self.plan.pool.version, Version::Http1 { .. })
     }
 
     /// Whether any of its connections was ever established.
     pub(super) fn ever_opened(&self) -> bool {
-        self.h2.as_ref().map_or(self.book.ever_opened, |shared| shared.opened().0)
+        self.beside.as_ref().map_or(self.book.ever_opened, |shared| shared.opened().0)
     }
 
     /// The first error of a connection.
     pub(super) fn first_error(&self) -> Option<String> {
-        match &self.h2 {
+        match &self.beside {
             Some(shared) => shared.opened().1,
             None => self.book.first_error.clone(),
         }
@@ -195,7 +199,7 @@ impl PoolState {
     pub(super) fn pipeline(&self) -> usize {
         match self.plan.pool.version {
             Version::Http1 { pipeline } => usize::from(pipeline),
-            Version::Http2 { .. } => 1,
+            Version::Http2 { .. } | Version::Http3 { .. } => 1,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use flowlane_http::h3::{self, Block};
 use hyper::body::Bytes;
 
 use super::filled::{self, Filled, Names};
@@ -29,6 +30,8 @@ pub(super) struct Prepared {
     body: Body,
     /// The body for HTTP/2, once it was asked for.
     whole: OnceLock<Bytes>,
+    /// What is sent over HTTP/3, once it was asked for.
+    third: OnceLock<Third>,
     /// Its form, if it has placeholders.
     pub(super) filled: Option<Arc<Filled>>,
     /// Whether the answer has no body (HEAD).
@@ -67,6 +70,7 @@ impl Prepared {
             last: bytes(true),
             body: if small.is_some() { Body::None } else { request.body.clone() },
             whole: OnceLock::new(),
+            third: OnceLock::new(),
             filled: None,
             to_head: request.method == "HEAD",
             plain: false,
@@ -84,6 +88,7 @@ impl Prepared {
                 last: Vec::new(),
                 body: filled::behind(&filled, request),
                 whole: OnceLock::new(),
+                third: OnceLock::new(),
                 filled: Some(Arc::new(filled)),
                 to_head: request.method == "HEAD",
                 plain: false,
@@ -98,6 +103,7 @@ impl Prepared {
             last: Vec::new(),
             body: Body::None,
             whole: OnceLock::new(),
+            third: OnceLock::new(),
             filled: None,
             to_head: false,
             plain: false,
@@ -136,13 +142,13 @@ impl Prepared {
             builder = builder.header(name, value);
         }
         // Made once: requests share it.
-        let body = self.whole.get_or_init(|| match &request.body {
-            Body::None => Bytes::new(),
-            Body::Bytes(bytes) => Bytes::copy_from_slice(bytes),
-            Body::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
-            Body::Generated(length) => (0..*length).map(|i| pattern_at(i as usize)).collect(),
-        });
+        let body = self.whole.get_or_init(|| whole(&request.body));
         builder.body(http_body_util::Full::new(body.clone())).map_err(|e| e.to_string())
+    }
+
+    /// The request for HTTP/3. Made once: all that are sent share it.
+    pub(super) fn http3(&self, url: &Url, request: &Request) -> &Third {
+        self.third.get_or_init(|| Third::of(url, request))
     }
 
     /// Its length on the wire.
@@ -171,6 +177,53 @@ impl Prepared {
                 &pattern()[from..from + most]
             }
         }
+    }
+}
+
+/// A request of HTTP/3: the frame of its head with the beginning of that of its content, and the content.
+#[derive(Debug, Clone)]
+pub(super) struct Third {
+    pub(super) head: Bytes,
+    pub(super) body: Bytes,
+}
+
+impl Third {
+    /// The request to a URL.
+    pub(super) fn of(url: &Url, request: &Request) -> Self {
+        let mut block = Block::new();
+        let given = |name: &str| request.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        block.field(b":method", request.method.as_bytes());
+        block.field(b":scheme", b"https");
+        let authority = given("host").map_or_else(|| url.authority().to_string(), |(_, host)| host.clone());
+        block.field(b":authority", authority.as_bytes());
+        block.field(b":path", request.path_at(url).as_bytes());
+        if given("user-agent").is_none() {
+            block.field(b"user-agent", b"flowlane");
+        }
+        for (name, value) in request.headers.iter().filter(|(n, _)| !n.eq_ignore_ascii_case("host")) {
+            block.field(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
+        }
+        let body = whole(&request.body);
+        let posts = matches!(request.method.as_str(), "POST" | "PUT" | "PATCH");
+        if (posts || !body.is_empty()) && given("content-length").is_none() {
+            block.field(b"content-length", body.len().to_string().as_bytes());
+        }
+        let mut head = Vec::new();
+        h3::headers(block.bytes(), &mut head);
+        if !body.is_empty() {
+            h3::data(body.len() as u64, &mut head);
+        }
+        Self { head: head.into(), body }
+    }
+}
+
+/// A body in one piece.
+fn whole(body: &Body) -> Bytes {
+    match body {
+        Body::None => Bytes::new(),
+        Body::Bytes(bytes) => Bytes::copy_from_slice(bytes),
+        Body::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
+        Body::Generated(length) => (0..*length).map(|i| pattern_at(i as usize)).collect(),
     }
 }
 
@@ -203,7 +256,7 @@ mod tests {
         prepare(&pool).unwrap().remove(0)
     }
 
-    fn whole(prepared: &Prepared, last: bool) -> Vec<u8> {
+    fn bytes_of(prepared: &Prepared, last: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < prepared.len(last) {
             let piece = prepared.piece(bytes.len() as u64, last);
@@ -218,14 +271,14 @@ mod tests {
     fn requests_are_as_written() {
         let get = prepared(Request::default());
         assert_eq!(
-            whole(&get, false),
+            bytes_of(&get, false),
             b"GET /x HTTP/1.1\r\nHost: a.example:81\r\nUser-Agent: flowlane\r\n\r\n"
         );
-        assert!(whole(&get, true).ends_with(b"\r\nConnection: close\r\n\r\n"));
+        assert!(bytes_of(&get, true).ends_with(b"\r\nConnection: close\r\n\r\n"));
         let headers = vec![("host".into(), "h".into()), ("User-Agent".into(), "u".into())];
         let post = Request { method: "POST".into(), path: Some("/p".into()), headers, ..Request::default() };
         assert_eq!(
-            whole(&prepared(post), false),
+            bytes_of(&prepared(post), false),
             b"POST /p HTTP/1.1\r\nhost: h\r\nUser-Agent: u\r\nContent-Length: 0\r\n\r\n"
         );
     }
@@ -240,7 +293,7 @@ mod tests {
             };
             let mut pool = Pool::new("p", target);
             pool.via.proxy = Some(proxy.parse().unwrap());
-            String::from_utf8(whole(&prepare(&pool).unwrap()[0], false)).unwrap()
+            String::from_utf8(bytes_of(&prepare(&pool).unwrap()[0], false)).unwrap()
         };
         assert_eq!(
             whole_of("http://u:p@127.0.0.1:3128", "http://a.example:81/x?y"),
@@ -260,7 +313,7 @@ mod tests {
             let expected: Vec<u8> = (0..length).map(pattern_at).collect();
             for body in [Body::Generated(length as u64), Body::Bytes(expected.clone().into())] {
                 let put = prepared(Request { method: "PUT".into(), body, ..Request::default() });
-                let bytes = whole(&put, false);
+                let bytes = bytes_of(&put, false);
                 assert!(bytes.ends_with(&expected), "{length}");
                 let head = String::from_utf8_lossy(&bytes[..bytes.len() - length]).into_owned();
                 assert!(head.ends_with(&format!("Content-Length: {length}\r\n\r\n")), "{head}");

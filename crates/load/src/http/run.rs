@@ -17,11 +17,11 @@ use super::engine::Engine;
 use super::filled::{Names, literal};
 use super::head::proxy_of;
 use super::origins::Finder;
-use super::plan::{BadPlan, Plan, Pool, Request, Target};
+use super::plan::{BadPlan, Plan, Pool, Request, Target, Version};
 use super::pool::PoolPlan;
 use super::prepared::prepare;
 use super::replay::Lines;
-use super::way::{Way, tls};
+use super::way::{Way, quic, tls};
 use crate::report::requests::LogTo;
 use crate::report::{LaneRecord, SnapshotsTo};
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
@@ -258,6 +258,10 @@ fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
         // A redirect may lead to https: what is missing for that is said when one does.
         false => pool.follow.and_then(|_| tls(pool).ok()),
     };
+    let quic = match (pool.version, &tls) {
+        (Version::Http3 { .. }, Some(tls)) => Some(quic(tls)?),
+        _ => None,
+    };
     let way = |t: &Target| Way::new(&t.url, pool, tls.as_ref());
     Ok(Arc::new(PoolPlan {
         lines: lines(pool),
@@ -268,6 +272,7 @@ fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
         names: names.all().len(),
         slots,
         prepared,
+        quic,
         ways: pool.targets.iter().map(way).collect::<Result<_, _>>()?,
         requests: Weighted::new(pool.requests.iter().map(|r| r.weight)),
         finder: pool.follow.map(|_| Finder::new(pool, tls.clone())),

@@ -1,11 +1,12 @@
 //! The stages of a run in a lane: connect, wait for the other lanes, run, wait for answers, end.
 
+use super::beside::Shared;
 use super::conn::Conn;
 use super::engine::{Engine, FIRSTS, HURRY, NOBODY, Stage};
-use super::h2;
-use super::plan::Behaviour;
+use super::plan::{Behaviour, Version};
 use super::pool::PoolState;
 use super::run::LaneResult;
+use super::{h2, h3};
 use crate::report::Recorder;
 use crate::run::TICK;
 use crate::run::timeline;
@@ -79,9 +80,13 @@ impl Engine {
         let end = start + self.common.plan.duration().as_nanos() as u64;
         self.stage = Stage::Run(end);
         for p in 0..self.pools.len() {
-            if self.pools[p].speaks_http2() {
-                let shared = h2::Shared::start(&self.common, &mut self.pools[p], end, &mut self.rng);
-                self.pools[p].h2 = Some(shared);
+            if self.pools[p].is_beside() {
+                let shared = Shared::new(&self.common, &mut self.pools[p], end, &mut self.rng);
+                match self.pools[p].plan.pool.version {
+                    Version::Http3 { .. } => h3::start(&shared, self.pools[p].count),
+                    _ => h2::start(&shared, self.pools[p].count),
+                }
+                self.pools[p].beside = Some(shared);
             } else {
                 self.pools[p].unstarted = self.pools[p].idle.len() as u32;
             }
@@ -121,7 +126,7 @@ impl Engine {
         let now = self.now;
         let end = end.min(now);
         for pool in &mut self.pools {
-            match &pool.h2 {
+            match &pool.beside {
                 Some(shared) => shared.asked_all(),
                 None => pool.book.asked_all(),
             }
@@ -149,7 +154,7 @@ impl Engine {
         self.drained = idle.map_or(self.conns.len(), |n| self.drained + n);
         let mut busy = self.drained < self.conns.len();
         busy |= self.now < handshakes && self.pools.iter().any(PoolState::shakes_hands);
-        for shared in self.pools.iter().filter_map(|p| p.h2.as_ref()) {
+        for shared in self.pools.iter().filter_map(|p| p.beside.as_ref()) {
             busy |= !shared.is_done(&self.bell);
         }
         if busy && self.now < limit {
@@ -165,7 +170,7 @@ impl Engine {
             self.abandon(conn);
         }
         for pool in &mut self.pools {
-            if let Some(shared) = pool.h2.take() {
+            if let Some(shared) = pool.beside.take() {
                 self.failure = self.failure.take().or_else(|| shared.nobody_listens());
                 pool.book = shared.take_book();
             }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane::{Connect, SocketError, TcpStream, zone};
+use flowlane_http::quic::transport;
 use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName};
+use quinn_proto::ClientConfig;
 
 use super::open::unopened;
 use super::plan::{BadPlan, Pool, Version};
@@ -19,7 +21,7 @@ use crate::report::ErrorKind;
 use crate::run::clock;
 
 /// Hint in the message for a certificate that is not trusted.
-const HINT: &str = "certificate not believed (-k believes any, --ca FILE those in it): ";
+pub(super) const HINT: &str = "certificate not believed (-k believes any, --ca FILE those in it): ";
 /// When a Unix socket whose queue is full is tried again: the kernel tells nobody that there is room.
 const FULL: Duration = Duration::from_millis(1);
 
@@ -40,15 +42,26 @@ struct Secure {
 
 /// TLS of a pool's connections, whoever the server is. Reads certificates.
 pub(super) fn tls(pool: &Pool) -> Result<ClientTls, BadPlan> {
-    let http2 = matches!(pool.version, Version::Http2 { .. });
     let options = ClientOptions {
         trust: pool.trust.clone(),
         identity: pool.identity.clone(),
         versions: pool.tls,
-        alpn: if http2 { Alpn::Http2 } else { Alpn::Http1 },
+        alpn: match pool.version {
+            Version::Http1 { .. } => Alpn::Http1,
+            Version::Http2 { .. } => Alpn::Http2,
+            Version::Http3 { .. } => Alpn::Http3,
+        },
         no_resumption: true,
     };
     ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))
+}
+
+/// QUIC with a pool's TLS.
+pub(super) fn quic(tls: &ClientTls) -> Result<ClientConfig, BadPlan> {
+    let crypto = tls.quic().map_err(|e| BadPlan(e.to_string()))?;
+    let mut config = ClientConfig::new(crypto);
+    config.transport_config(Arc::new(transport()));
+    Ok(config)
 }
 
 impl Way {

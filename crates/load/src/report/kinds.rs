@@ -29,6 +29,8 @@ pub enum ErrorKind {
     Proxy,
     /// HTTP/2: the stream or the connection ended with an error code.
     Http2,
+    /// HTTP/3: the stream or the connection ended with an error code.
+    Http3,
     /// A request was redirected more often than allowed: in a loop, for one.
     RedirectLimit,
     /// A redirect leads to a host that was not asked for.
@@ -57,7 +59,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// All of them, in order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Resolve,
         Self::Refused,
         Self::Unreachable,
@@ -70,6 +72,7 @@ impl ErrorKind {
         Self::Tls,
         Self::Proxy,
         Self::Http2,
+        Self::Http3,
         Self::RedirectLimit,
         Self::RedirectAway,
         Self::Status,
@@ -104,6 +107,7 @@ impl ErrorKind {
             Self::Tls => "tls",
             Self::Proxy => "proxy",
             Self::Http2 => "http2",
+            Self::Http3 => "http3",
             Self::RedirectLimit => "redirect-limit",
             Self::RedirectAway => "redirect-away",
             Self::Status => "status",

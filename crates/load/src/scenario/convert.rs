@@ -114,6 +114,28 @@ impl Cx<'_> {
         })
     }
 
+    /// The version of HTTP that a pool speaks.
+    fn version(&self, pool: &file::Pool, requests: &[Request]) -> Result<Version> {
+        Ok(match (&pool.pipeline, &pool.http2, &pool.http3) {
+            (_, Some(_), Some(http3)) => {
+                return self.bad(http3.span(), "a pool speaks HTTP/2 or HTTP/3, not both");
+            }
+            (Some(_), None, Some(http3)) => {
+                return self.bad(http3.span(), "a pool pipelines or speaks HTTP/3, not both");
+            }
+            (Some(_), Some(http2), None) => {
+                return self.bad(http2.span(), "a pool pipelines or speaks HTTP/2, not both");
+            }
+            (Some(pipeline), None, None) => Version::Http1 { pipeline: *pipeline.get_ref() },
+            (None, Some(streams), None) => Version::Http2 { streams: *streams.get_ref() },
+            (None, None, Some(streams)) => Version::Http3 { streams: *streams.get_ref() },
+            (None, None, None) if requests.iter().any(|request| request.grpc) => {
+                Version::Http2 { streams: 1 }
+            }
+            (None, None, None) => Version::Http1 { pipeline: 1 },
+        })
+    }
+
     fn pool(
         &self,
         written: &toml::Spanned<file::Pool>,
@@ -153,15 +175,7 @@ impl Cx<'_> {
         let written_requests = if pool.step.is_empty() { &pool.request } else { &pool.step };
         let requests =
             written_requests.iter().map(|r| self.request(r, &target)).collect::<Result<Vec<_>>>()?;
-        let version = match (&pool.pipeline, &pool.http2) {
-            (Some(_), Some(http2)) => {
-                return self.bad(http2.span(), "a pool pipelines or speaks HTTP/2, not both");
-            }
-            (Some(pipeline), None) => Version::Http1 { pipeline: *pipeline.get_ref() },
-            (None, Some(streams)) => Version::Http2 { streams: *streams.get_ref() },
-            (None, None) if requests.iter().any(|request| request.grpc) => Version::Http2 { streams: 1 },
-            (None, None) => Version::Http1 { pipeline: 1 },
-        };
+        let version = self.version(pool, &requests)?;
         let data = self.data(pool, &requests, &target)?;
         let first = Target { weight: 1.0, ..target[0].clone() };
         Ok(Pool {

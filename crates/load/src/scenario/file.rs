@@ -67,6 +67,7 @@ pub(super) struct Pool {
     pub(super) write_rate: Option<Text>,
     pub(super) pipeline: Option<Spanned<u16>>,
     pub(super) http2: Option<Spanned<u16>>,
+    pub(super) http3: Option<Spanned<u16>>,
     #[serde(default)]
     pub(super) insecure: bool,
     pub(super) ca: Option<Text>,

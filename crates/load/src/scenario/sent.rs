@@ -93,6 +93,7 @@ fn of_pool(pool: &Pool, whole: Range<usize>) -> Option<(&'static str, Range<usiz
         write_rate: _,
         pipeline: _,
         http2: _,
+        http3: _,
         insecure: _,
         ca,
         cert,

@@ -138,6 +138,8 @@ fn mistakes_are_said_with_their_place() {
         (&format!("phase = [{{ duration = \"1s\", from = -1.0 }}]\n{pool}"), "line 1, column 36", "share"),
         (&format!("{pool}fast-open = true"), "line 1, column", "keep-alive = false"),
         (&format!("{pool}pipeline = 2\nhttp2 = 3"), "line 4, column 9", "not both"),
+        (&format!("{pool}pipeline = 2\nhttp3 = 3"), "line 4, column 9", "not both"),
+        (&format!("{pool}http2 = 2\nhttp3 = 3"), "line 4, column 9", "not both"),
         (&format!("{pool}connect-to = [\"a:80\"]"), "line 3, column 15", "HOST1:PORT1:HOST2:PORT2"),
         (&format!("{pool}resolve = [\"a:80\"]"), "line 3, column 12", "HOST:PORT:ADDRESS"),
         (&format!("{pool}tls-min = \"1.3\"\ntls-max = \"1.2\""), "line 3, column 11", "above"),

@@ -259,7 +259,7 @@ fn circles(edges: &BTreeMap<(String, String), String>) -> Vec<BTreeSet<&str>> {
 
 /// Crate, parent and members of the circles that there are. One that is cut leaves the list.
 const KNOWN: &[(&str, &str, &[&str])] = &[
-    ("load", "http", &["engine", "h2", "pool", "run"]),
+    ("load", "http", &["beside", "engine", "pool", "run"]),
     ("load", "report", &["model", "parts", "periods", "recorder", "series", "tally", "usage"]),
     ("http", "server", &["files", "route"]),
     ("http", "server::http2", &["echo", "stream"]),

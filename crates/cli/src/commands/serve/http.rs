@@ -8,8 +8,8 @@ use super::unix_socket::{AtPath, UnixSocketArguments};
 use crate::stdout;
 use crate::units;
 use anyhow::bail;
-use flowlane::Host;
 use flowlane::control::{Additions, CountView};
+use flowlane::{Bind, Host, UdpSocket};
 use flowlane_http::h1::{Limits, MAX_FIELDS};
 use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
 use flowlane_http::tls::Alpn;
@@ -35,6 +35,9 @@ pub(crate) struct HttpArguments {
     /// Do not offer HTTP/2.
     #[arg(long, help_heading = "HTTP")]
     no_http2: bool,
+    /// Offer HTTP/3 as well, on the UDP port of the same number; answers over TCP say so (Alt-Svc). With --tls or --cert.
+    #[arg(long, help_heading = "HTTP")]
+    http3: bool,
     /// Serve the files below this directory.
     #[arg(long, value_name = "DIR", help_heading = "HTTP")]
     dir: Option<PathBuf>,
@@ -95,6 +98,7 @@ impl FromStr for Stalls {
 pub(super) struct Http {
     server: Server,
     path: Option<AtPath>,
+    http3: bool,
     json: bool,
     before: Counts,
 }
@@ -130,6 +134,10 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
     a.unix.apply(&mut plan)?;
     let alpn = if a.no_http2 { Alpn::Http1 } else { Alpn::Both };
     let tls = a.tls.build(&plan.addresses, alpn)?;
+    if a.http3 {
+        check_http3(&plan, tls.is_some(), a.unix.is_given())?;
+        plan.udp_port = Some(plan.port);
+    }
     let options = Options {
         limits: Limits { head, fields: a.max_fields },
         timeouts: Timeouts {
@@ -147,10 +155,29 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
         dir: a.dir,
         tls,
         http2: !a.no_http2,
+        http3: a.http3,
+        alt_svc: a.http3.then(|| format!("h3=\":{}\"; ma=86400", plan.port)),
     };
     let server = Server::new(options, plan.rss.buckets.len())?;
     let (json, path) = (plan.json, a.unix.listen()?);
-    Ok((plan, Http { server, path, json, before: Counts::default() }))
+    Ok((plan, Http { server, path, http3: a.http3, json, before: Counts::default() }))
+}
+
+/// Refuses HTTP/3 where there is no UDP port for it.
+fn check_http3(plan: &Plan, encrypted: bool, at_path: bool) -> anyhow::Result<()> {
+    if !encrypted {
+        bail!("--http3: QUIC is always encrypted: --tls or --cert is needed");
+    }
+    if at_path {
+        bail!("--http3: is on a UDP port: not with a Unix socket");
+    }
+    if plan.port == 0 {
+        bail!("--http3: answers over TCP say which port it is on: choose one");
+    }
+    if plan.listen.is_some() {
+        bail!("--http3: all lanes have the UDP port: not with chosen buckets");
+    }
+    Ok(())
 }
 
 impl Http {
@@ -159,13 +186,25 @@ impl Http {
         let path = self.path.as_ref().map(|path| path.listener.clone());
         let (listening, server) =
             (Listening::of(plan, Server::listen_options()).at_path(path), self.server.clone());
+        let bind = Bind { local_ip: plan.bind(), local_port: plan.port, ..Bind::default() };
+        let (quic, by_kernel) = (self.http3, plan.from_kernel.is_some());
+        let socket = move || match (quic, by_kernel) {
+            (false, _) => Ok(None),
+            (true, true) => UdpSocket::bind_by_kernel(bind).map(Some),
+            (true, false) => UdpSocket::bind(bind).map(Some),
+        };
         opening::host(
             plan,
             told,
-            move || listening.open(),
-            move |listener, seen| {
+            move || Ok((listening.open()?, socket()?)),
+            move |(listener, socket), seen| {
                 let server = server.clone();
                 async move {
+                    if let Some(socket) = socket {
+                        let server = server.clone();
+                        // The lane has ended.
+                        let _ = flowlane::spawn(async move { server.serve_datagrams(socket).await });
+                    }
                     let Some(listener) = listener else { return Ok(()) };
                     server.serve_each(listener, |stream| seen.connection(stream)).await
                 }

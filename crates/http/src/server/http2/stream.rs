@@ -33,7 +33,7 @@ pub(super) fn begin(conn: &Arc<Conn>, request: Request<RecvStream>, respond: Sen
     let cells = conn.lane.cells();
     cells.add(Counter::Requests, 1);
     let (head, body) = request.into_parts();
-    let reply = if call::is_call(&head) {
+    let mut reply = if call::is_call(&head) {
         call::answer(head.uri.path())
     } else if head.headers.get_all(HOST).iter().all(|host| is_host(host.as_bytes())) {
         let target = head.uri.path_and_query().map_or("/", |t| t.as_str());
@@ -43,6 +43,9 @@ pub(super) fn begin(conn: &Arc<Conn>, request: Request<RecvStream>, respond: Sen
         cells.add(Counter::BadHost, 1);
         Reply::status(400)
     };
+    if let Some(elsewhere) = &conn.lane.options().alt_svc {
+        reply.fields.push(("alt-svc", elsewhere.clone()));
+    }
     let now = flowlane::now().ok();
     let stall = conn.lane.options().stall.zip(now).and_then(|(stall, now)| stall.until(now));
     let to_head = head.method == Method::HEAD;

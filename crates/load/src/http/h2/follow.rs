@@ -6,9 +6,9 @@
 use std::sync::{Arc, OnceLock};
 
 use hyper::client::conn::http2::SendRequest;
-use tokio::sync::Mutex;
 
-use super::{Answer, Body, Broken, Ended, Shared, With, again, exchange, handshake, within};
+use super::{Answer, Body, Broken, Ended, With, again, exchange, handshake};
+use crate::http::beside::{Shared, within};
 use crate::http::hop::Course;
 use crate::http::origins::{Origin, Origins, open_origin};
 use crate::http::plan::Request;
@@ -17,9 +17,6 @@ use crate::http::stream::Stream;
 use crate::http::url::Url;
 use crate::report::ErrorKind;
 use crate::run::clock;
-
-/// The connection to another origin, while there is one. Whoever opens it has the others wait.
-pub(super) type Elsewhere = Arc<Mutex<Option<SendRequest<Body>>>>;
 
 /// Follows an answer that is a redirect to the last answer.
 pub(super) async fn follow(

@@ -9,34 +9,14 @@ use flowlane::Time;
 use hyper::client::conn::http2::SendRequest;
 
 use super::follow::follow;
-use super::{Body, Broken, Ended, Inner, MOST_AGAIN, Outgoing, Shared, With, again, exchange, within};
+use super::{Body, Broken, Ended, Outgoing, With, again, exchange};
+use crate::http::beside::{Before, Due, MOST_AGAIN, Shared, within};
 use crate::http::client::Client;
-use crate::http::plan::{Body as Content, Request};
+use crate::http::plan::Request;
 use crate::http::prepared::Prepared;
 use crate::http::steps;
 use crate::report::{ErrorKind, Sample};
 use crate::run::clock;
-
-/// A request that is to be sent.
-#[derive(Debug)]
-pub(super) struct Due {
-    pub(super) intended: u64,
-    /// How much later the next is due.
-    pub(super) gap: u64,
-    /// Its number among recorded requests, if it is one that has just become due.
-    pub(super) recorded: u64,
-    /// What is known of it, if it is none that has just become due.
-    pub(super) before: Option<Before>,
-}
-
-/// A request that was to be sent before.
-#[derive(Debug)]
-pub(super) struct Before {
-    pub(super) request: u16,
-    /// How often it was sent.
-    pub(super) times: u8,
-    pub(super) client: Option<Box<Client>>,
-}
 
 /// What came of a request.
 enum Asked {
@@ -67,7 +47,7 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
             let moment = moment.min(slot.shared.end.max(intended));
             flowlane::sleep_until(Time::from_nanos(moment)).await;
         }
-        let (request, times) = slot.takes(before, recorded);
+        let (request, times) = slot.shared.takes(&mut slot.client, before, recorded);
         let mut asked = slot.ask((request, times), intended, free).await;
         while let Asked::Step(step) = asked {
             let pause = {
@@ -104,27 +84,6 @@ struct Slot {
 }
 
 impl Slot {
-    /// Takes a request that is due: which it is, and how often it was sent.
-    fn takes(&mut self, before: Option<Before>, recorded: u64) -> (u16, u8) {
-        if let Some(before) = before {
-            self.client = before.client;
-            return (before.request, before.times);
-        }
-        let plan = &self.shared.plan;
-        let mut inner = self.shared.lock();
-        if plan.has_clients {
-            let client = self.client.get_or_insert_default();
-            let Inner { numbers, rng, .. } = &mut *inner;
-            client.renew(&plan.pool, (numbers, rng), plan.names);
-            client.recorded = Some(recorded);
-        }
-        if let Some(recording) = &plan.pool.replay {
-            return (recording.method(usize::try_from(recorded).unwrap_or(0)), 0);
-        }
-        let request = if plan.pool.steps { 0 } else { plan.requests.pick(&mut inner.rng) as u16 };
-        (request, 0)
-    }
-
     /// The next step of the flow, unless the run or the connection has ended.
     async fn goes_on(&mut self, step: u16, due: u64) -> Asked {
         if self.shared.over() {
@@ -231,35 +190,11 @@ impl Slot {
 
     /// The request as it is with the client's values, if it has placeholders, and for hyper, with its length on the wire.
     fn outgoing(&mut self, place: u16, intended: u64) -> (Option<Request>, Result<(Outgoing, u64), String>) {
+        let own = self.shared.own(&mut self.client, (self.target, place), intended);
         let pool = &self.shared.plan;
         let url = &pool.pool.targets[usize::from(self.target)].url;
         let form = pool.prepared(self.target, place);
         let written = &pool.pool.requests[usize::from(place)];
-        if let Some(client) = &mut self.client {
-            if pool.pool.steps && place == 0 && !client.begun {
-                client.begun = true;
-                self.shared.lock().book.named(intended, "flows");
-            }
-            if let Some(filled) = form.filled.as_ref().filter(|_| pool.pool.cookies) {
-                client.cookies(filled, url.https);
-            }
-        }
-        let filled = form.filled.as_ref().zip(self.client.as_ref());
-        let own = match &pool.pool.replay {
-            Some(recording) => {
-                let number = self.client.as_ref().and_then(|client| client.recorded).unwrap_or(0);
-                let lines = &pool.lines[usize::from(self.target)];
-                let parts = recording.parts(usize::try_from(number).unwrap_or(0), lines);
-                Some(Request {
-                    method: parts.method,
-                    path: Some(parts.path),
-                    headers: parts.headers,
-                    body: parts.body.map_or(Content::None, Content::Bytes),
-                    ..written.clone()
-                })
-            }
-            None => filled.map(|(filled, client)| filled.request(written, &client.vars)),
-        };
         let made = own.as_ref().map(|own| Prepared::of(&pool.pool, url, own)).transpose();
         let asked = made.map_err(|e| e.to_string()).and_then(|made| {
             let prepared = made.as_ref().unwrap_or(form);
@@ -269,8 +204,6 @@ impl Slot {
     }
 
     fn flow_ends(&mut self, moment: u64, asked: bool, how: &'static str) {
-        if let Some(client) = &mut self.client {
-            steps::ends(&mut self.shared.lock().book, &self.shared.plan.pool, client, moment, asked, how);
-        }
+        self.shared.flow_ends(&mut self.client, moment, asked, how);
     }
 }

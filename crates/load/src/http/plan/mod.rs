@@ -107,6 +107,11 @@ pub enum Version {
         /// Most concurrent streams on a connection.
         streams: u16,
     },
+    /// HTTP/3, over QUIC.
+    Http3 {
+        /// Most concurrent streams on a connection.
+        streams: u16,
+    },
 }
 
 /// Buckets of the target that connections hit.

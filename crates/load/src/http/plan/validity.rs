@@ -6,6 +6,10 @@ use super::{Behaviour, Pace, Plan, Pool, Request, Version};
 use crate::fill::Template;
 use crate::run::clients::ClientRange;
 
+/// Headers that HTTP/3 has not (RFC 9114 §4.2).
+const OF_CONNECTIONS: [&str; 5] =
+    ["connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"];
+
 /// Why a plan cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -84,7 +88,9 @@ impl Pool {
             return bad("who reads or writes 0 bytes a second never ends: at least 1");
         }
         match self.version {
-            Version::Http1 { pipeline: 0 } | Version::Http2 { streams: 0 } => {
+            Version::Http1 { pipeline: 0 }
+            | Version::Http2 { streams: 0 }
+            | Version::Http3 { streams: 0 } => {
                 return bad("at least one request must be allowed on a connection at once");
             }
             Version::Http1 { pipeline }
@@ -109,6 +115,7 @@ impl Pool {
         }
         self.check_follow()?;
         self.check_fast_open()?;
+        self.check_http3()?;
         self.check_fill()?;
         self.check_grpc()?;
         self.check_replay()?;
@@ -166,6 +173,46 @@ impl Pool {
             _ if self.fast_open => bad("asks a second time on a connection: not with Fast Open"),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses what there is not over QUIC, or not yet.
+    fn check_http3(&self) -> Result<(), BadPlan> {
+        let bad = |what: String| Err(BadPlan(format!("pool '{}': HTTP/3 {what}", self.name)));
+        if !matches!(self.version, Version::Http3 { .. }) {
+            return Ok(());
+        }
+        if let Some(target) = self.targets.iter().find(|t| !t.url.https) {
+            return bad(format!("is always encrypted: {} is to begin with https://", target.url));
+        }
+        if self.via.proxy.is_some() || self.via.unix_socket.is_some() {
+            return bad(
+                "is over UDP, straight to the target: not through a proxy, nor over a Unix socket".into()
+            );
+        }
+        if self.follow.is_some() {
+            return bad("follows no redirects".into());
+        }
+        if self.read_rate.is_some() || self.write_rate.is_some() {
+            return bad("has no slow readers and writers: these speak HTTP/1.1".into());
+        }
+        if self.behaviour != Behaviour::Normal {
+            return bad("is for clients that send requests".into());
+        }
+        if self.requests_per_connection.is_some() {
+            return bad("keeps its connections: not a number of requests on each".into());
+        }
+        if self.aim.is_some() {
+            return bad("is not aimed at buckets of the target: --aim is for TCP".into());
+        }
+        for (name, value) in self.requests.iter().flat_map(|r| &r.headers) {
+            let name = name.to_ascii_lowercase();
+            if OF_CONNECTIONS.contains(&name.as_str()) || (name == "te" && value != "trailers") {
+                return bad(format!(
+                    "has no header '{name}: {value}', which is about a connection of HTTP/1"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses calls of gRPC where there is no HTTP/2, or no method that is called.
@@ -270,6 +317,35 @@ mod tests {
         for name in ["Transfer-Encoding", "transfer-encoding"] {
             let request = Request { headers: vec![(name.into(), "chunked".into())], ..Request::default() };
             assert!(request.check().unwrap_err().to_string().contains("with their length"), "{name}");
+        }
+    }
+
+    #[test]
+    fn http3_says_what_it_has_not() {
+        let url: Url = "https://a.example/".parse().unwrap();
+        let target = Target { url, addresses: vec!["10.0.0.1:443".parse().unwrap()], weight: 1.0 };
+        let fine = Pool { version: Version::Http3 { streams: 4 }, ..Pool::new("p", target.clone()) };
+        let refused = |pool: Pool| pool.check().unwrap_err().to_string();
+        assert_eq!(fine.check(), Ok(()));
+        let plain = Target { url: "http://a.example/".parse().unwrap(), ..target };
+        let mut proxied = fine.clone();
+        proxied.via.proxy = Some("http://127.0.0.1:3128".parse().unwrap());
+        let mut upgraded = fine.clone();
+        upgraded.requests[0].headers.push(("Upgrade".into(), "x".into()));
+        let mut call = fine.clone();
+        call.requests[0].grpc = true;
+        for (pool, why) in [
+            (Pool { targets: vec![plain], ..fine.clone() }, "always encrypted"),
+            (proxied, "proxy"),
+            (upgraded, "'upgrade: x'"),
+            (call, "over HTTP/2"),
+            (Pool { follow: Some(crate::http::Follow::default()), ..fine.clone() }, "no redirects"),
+            (Pool { read_rate: Some(1), ..fine.clone() }, "slow readers"),
+            (Pool { behaviour: Behaviour::HalfOpen, ..fine.clone() }, "send requests"),
+            (Pool { requests_per_connection: Some(9), ..fine.clone() }, "keeps its connections"),
+            (Pool { version: Version::Http3 { streams: 0 }, ..fine.clone() }, "at least one request"),
+        ] {
+            assert!(refused(pool).contains(why), "{why}");
         }
     }
 

@@ -154,7 +154,7 @@ fn nobody_there() {
         let named = Target { addresses: both, ..super::kit::target("/") };
         let server = match version {
             Version::Http1 { .. } => hello(&heard),
-            Version::Http2 { .. } => super::h2::http2(&heard),
+            Version::Http2 { .. } | Version::Http3 { .. } => super::h2::http2(&heard),
         };
         let ran =
             run(plan(Pool { version, connections: 4, ..Pool::new("clients", named) }, ms(200)), &server);

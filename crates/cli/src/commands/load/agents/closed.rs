@@ -45,6 +45,7 @@ const SENT: &[(&str, &[&str])] = &[
             "max_body",
             "pipeline",
             "http2",
+            "http3",
             "follow",
             "read_rate",
             "write_rate",

@@ -203,8 +203,13 @@ impl Place {
         }
     }
 
-    /// Checks that there is Fast Open where a pool wants it, and that there is room for the cookies.
+    /// Checks that there is QUIC and Fast Open where a pool wants it, and that there is room for the cookies.
     fn check_fast_open(&self, plan: &Plan) -> anyhow::Result<()> {
+        let quic = plan.pools.iter().any(|p| matches!(p.version, Version::Http3 { .. }));
+        ensure!(
+            !quic || self.link != LinkKind::Pair,
+            "--http3: the server at the other end of --link pair speaks no QUIC: kernel sockets or another link"
+        );
         let wanted = plan.pools.iter().any(|p| p.fast_open);
         if wanted && self.link == LinkKind::Kernel {
             return fast_open::check_kernel(fast_open::End::Client);
@@ -268,8 +273,9 @@ impl Place {
         let recorders = self.instruments.records.open()?;
         let host = match &self.link {
             LinkKind::Kernel => {
-                // The kernel has its own.
-                builder = builder.frames(FEW_FRAMES);
+                // The kernel has its own, but for datagrams.
+                let quic = plan.pools.iter().any(|p| matches!(p.version, Version::Http3 { .. }));
+                builder = builder.frames(if quic { frames(connections, self.workers()) } else { FEW_FRAMES });
                 let host = Host::kernel("load", rss.clone(), load.main());
                 let host = self.home.apply(self.side.with_congestion(host, true)?, &mut builder);
                 builder.host(recorders.of(host))

@@ -158,6 +158,16 @@ pub(super) struct PlanOptions {
         conflicts_with_all = ["pipeline", "scenario"]
     )]
     http2: Option<u16>,
+    /// Speak HTTP/3, over QUIC, with so many concurrent streams on a connection [default: 1].
+    #[arg(
+        long,
+        value_name = "STREAMS",
+        num_args = 0..=1,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u16).range(1..),
+        conflicts_with_all = ["http2", "pipeline", "grpc", "fast_open", "scenario"]
+    )]
+    http3: Option<u16>,
     /// Follow redirects, so many for one request at most [default: 10], to hosts of the targets. The latency is that of the whole.
     #[arg(
         long,
@@ -321,12 +331,13 @@ impl PlanOptions {
             total_connections: self.connections_in_all,
             read_rate: self.read_rate,
             write_rate: self.write_rate,
-            version: match (self.http2, self.pipeline) {
-                (Some(streams), _) => Version::Http2 { streams },
-                (None, None) if self.grpc || curl.is_some_and(|curl| curl.http2) => {
+            version: match (self.http2, self.http3, self.pipeline) {
+                (_, Some(streams), _) => Version::Http3 { streams },
+                (Some(streams), ..) => Version::Http2 { streams },
+                (None, None, None) if self.grpc || curl.is_some_and(|curl| curl.http2) => {
                     Version::Http2 { streams: 1 }
                 }
-                (None, pipeline) => Version::Http1 { pipeline: pipeline.unwrap_or(1) },
+                (None, None, pipeline) => Version::Http1 { pipeline: pipeline.unwrap_or(1) },
             },
             trust: if curl.is_some_and(|curl| curl.insecure) { Trust::Anybody } else { self.via.trust() },
             identity: self.via.identity(),

@@ -1,0 +1,251 @@
+//! `flowlane serve http --http3` before clients that others wrote: the crates `quinn` and `h3`, and ngtcp2's from Debian. A client whose address
+//! changes stays in its lane.
+
+use std::fs;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use flowlane_testnet::{Program, Scratch, free_port, skipped};
+use http::Method;
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::rustls::pki_types::CertificateDer;
+use quinn::rustls::pki_types::pem::PemObject;
+use rustix::process::Signal;
+use serde_json::Value;
+
+fn flowlane(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(line.split_whitespace()).stdin(Stdio::null());
+    command
+}
+
+/// A server, its certificate, and where it is.
+struct Server {
+    program: Program,
+    scratch: Scratch,
+    at: SocketAddr,
+}
+
+impl Server {
+    fn start(name: &str, more: &str) -> Self {
+        let (scratch, port) = (Scratch::new(name), free_port());
+        let ca = scratch.path("ca.pem");
+        let line = format!("serve http --port {port} --tls --write-cert {ca} --http3 --no-pin --json {more}");
+        let program = Program::ready(flowlane(&line), &format!("port {port} and UDP port {port}"));
+        Self { program, scratch, at: ([127, 0, 0, 1], port).into() }
+    }
+
+    /// Ends it; what its summary says of HTTP.
+    fn summary(self) -> Value {
+        let said = self.program.interrupt();
+        let documents = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        documents.into_iter().find(|document| document["kind"] == "http-summary").unwrap()
+    }
+
+    fn client(&self) -> quinn::Endpoint {
+        let certificate = CertificateDer::from_pem_file(self.scratch.path("ca.pem")).unwrap();
+        let mut roots = quinn::rustls::RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        let provider = Arc::new(quinn::rustls::crypto::ring::default_provider());
+        let mut tls = quinn::rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"h3".to_vec()];
+        let mut client = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+        client.set_default_client_config(quinn::ClientConfig::new(Arc::new(
+            QuicClientConfig::try_from(tls).unwrap(),
+        )));
+        client
+    }
+}
+
+type Sender = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
+
+/// A connection of HTTP/3, which lives as long as its endpoint.
+async fn connect(client: &quinn::Endpoint, to: SocketAddr) -> Sender {
+    let connection = client.connect(to, "localhost").unwrap().await.unwrap();
+    let (mut driver, sender) = h3::client::new(h3_quinn::Connection::new(connection)).await.unwrap();
+    tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
+    sender
+}
+
+/// Status, length as announced, and content of an answer.
+async fn ask(sender: &mut Sender, method: Method, path: &str, body: &[u8]) -> (u16, Option<u64>, Vec<u8>) {
+    let uri = format!("https://localhost{path}");
+    let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
+    let stream = sender.send_request(request).await.unwrap();
+    let (mut to, mut from) = stream.split();
+    let body = Bytes::copy_from_slice(body);
+    let sending = async move {
+        // A server may answer before it has all, and read no more.
+        let _ = to.send_data(body).await;
+        let _ = to.finish().await;
+    };
+    let reading = async move {
+        let response = from.recv_response().await.unwrap();
+        let length = response.headers().get("content-length").map(|v| v.to_str().unwrap().parse().unwrap());
+        let mut content = Vec::new();
+        while let Some(mut data) = from.recv_data().await.unwrap() {
+            content.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+        }
+        (response.status().as_u16(), length, content)
+    };
+    tokio::join!(sending, reading).1
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+#[test]
+fn every_endpoint_answers() {
+    let server = Server::start("serve-h3", "--workers 2 --max-body 2Mi");
+    run(async {
+        let client = server.client();
+        let mut sender = connect(&client, server.at).await;
+        let get = Method::GET;
+        assert_eq!(ask(&mut sender, get.clone(), "/size/100", b"").await.1, Some(100));
+        let (status, length, content) = ask(&mut sender, get.clone(), "/size/3000000", b"").await;
+        assert_eq!((status, length, content.len()), (200, Some(3_000_000), 3_000_000));
+        let (status, length, content) = ask(&mut sender, get.clone(), "/line?chunked", b"").await;
+        assert_eq!((status, length, content), (200, None, b"foobar\r\n".repeat(16)));
+        assert_eq!(ask(&mut sender, Method::HEAD, "/size/100", b"").await, (200, Some(100), vec![]));
+        assert_eq!(ask(&mut sender, get.clone(), "/status/204", b"").await, (204, None, vec![]));
+        assert_eq!(ask(&mut sender, get.clone(), "/nothing", b"").await.0, 404);
+        assert_eq!(ask(&mut sender, get.clone(), "/delay/20?size=7", b"").await.2.len(), 7);
+        let events = ask(&mut sender, get.clone(), "/events/3/5?end=[DONE]", b"").await.2;
+        assert!(events.ends_with(b"data: [DONE]\n\n"), "{}", String::from_utf8_lossy(&events));
+        let body: Vec<u8> = (0..1_500_000u32).map(|i| (i % 251) as u8).collect();
+        let (status, _, back) = ask(&mut sender, Method::POST, "/echo", &body).await;
+        assert!(status == 200 && back == body, "{status}, {} bytes", back.len());
+        assert_eq!(ask(&mut sender, Method::POST, "/size/5", &body).await.2.len(), 5);
+        assert_eq!(ask(&mut sender, Method::POST, "/size/5", &vec![0; 3 << 20]).await.0, 413);
+        // What was refused has ended no connection.
+        assert_eq!(ask(&mut sender, get, "/size/9", b"").await.2.len(), 9);
+    });
+    let summary = server.summary();
+    assert_eq!(
+        (&summary["http3-connections"], &summary["tls-handshakes"]),
+        (&1.into(), &1.into()),
+        "{summary}"
+    );
+    assert_eq!(summary["answers-2xx"], 10, "{summary}");
+    assert_eq!(summary["errors"]["body-too-long"], 1, "{summary}");
+}
+
+#[test]
+fn a_client_whose_address_changes_stays_in_its_lane() {
+    const CLIENTS: usize = 12;
+    let server = Server::start("serve-h3-moves", "--workers 2 --buckets 8");
+    run(async {
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            let client = server.client();
+            let sender = connect(&client, server.at).await;
+            clients.push((client, sender));
+        }
+        for round in 0..3 {
+            for (client, sender) in &mut clients {
+                assert_eq!(ask(sender, Method::GET, "/size/50", b"").await.0, 200, "round {round}");
+                // Another port, as behind a NAT that has forgotten the first.
+                client.rebind(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+            }
+        }
+    });
+    let summary = server.summary();
+    let lanes = summary["buckets"].as_array().unwrap();
+    let each = |name: &str| lanes.iter().map(|lane| lane[name].as_u64().unwrap()).collect::<Vec<_>>();
+    let thrice: Vec<u64> = each("connections").iter().map(|n| n * 3).collect();
+    assert_eq!(each("requests"), thrice, "each was asked in the lane of its connection: {summary}");
+    assert_eq!(summary["http3-connections"], CLIENTS);
+    // That none of two dozen new ports belongs to another lane of eight does not happen.
+    assert!(summary["quic-passed"].as_u64().unwrap() >= 10, "{summary}");
+}
+
+#[test]
+fn who_comes_by_tcp_is_told() {
+    let server = Server::start("serve-h3-alt", "--workers 1");
+    let curl = |version: &str| {
+        let url = format!("https://localhost:{}/size/5", server.at.port());
+        let mut command = Command::new("curl");
+        command.args([
+            "-s",
+            "-D-",
+            "-o",
+            "/dev/null",
+            version,
+            "--cacert",
+            &server.scratch.path("ca.pem"),
+            &url,
+        ]);
+        command.output()
+    };
+    let told = format!("alt-svc: h3=\":{}\"; ma=86400", server.at.port());
+    for version in ["--http1.1", "--http2"] {
+        let Ok(output) = curl(version) else { return skipped("there is no curl") };
+        let head = String::from_utf8_lossy(&output.stdout).to_ascii_lowercase();
+        assert!(head.lines().any(|line| line == told), "{version}: {head}");
+    }
+}
+
+#[test]
+fn ngtcp2_asks() {
+    const CLIENT: &str = "/usr/bin/gtlsclient";
+    if !fs::exists(CLIENT).unwrap() {
+        return skipped("there is no client of ngtcp2 (Debian: ngtcp2-client)");
+    }
+    let server = Server::start("serve-h3-ngtcp2", "--workers 2");
+    let port = server.at.port().to_string();
+    fs::create_dir(server.scratch.path("got")).unwrap();
+    let mut client = Command::new(CLIENT);
+    let got = server.scratch.path("got");
+    client.args(["-q", "--exit-on-all-streams-close", "--download", &got, "-n", "5", "127.0.0.1", &port]);
+    client.args(["https://localhost/size/70000"]).stdout(Stdio::null()).stderr(Stdio::null());
+    assert!(client.status().unwrap().success());
+    assert_eq!(fs::read(server.scratch.path("got/70000")).unwrap().len(), 70_000);
+    let summary = server.summary();
+    assert_eq!((&summary["answers-2xx"], &summary["http3-connections"]), (&5.into(), &1.into()), "{summary}");
+}
+
+#[test]
+fn it_is_stopped_in_order() {
+    let server = Server::start("serve-h3-stop", "--workers 1 --grace 20s");
+    let at = server.at;
+    let ends = run(async {
+        let client = server.client();
+        let mut sender = connect(&client, at).await;
+        assert_eq!(ask(&mut sender, Method::GET, "/size/5", b"").await.0, 200);
+        let (url, mut other) = ("/delay/300?size=5", sender.clone());
+        let asking = async { ask(&mut sender, Method::GET, url, b"").await };
+        let stopping = async {
+            // The request has come when a later one of the connection has been answered.
+            assert_eq!(ask(&mut other, Method::GET, "/size/5", b"").await.0, 200);
+            server.program.signal(Signal::INT);
+        };
+        tokio::join!(asking, stopping).0
+    });
+    assert_eq!((ends.0, ends.2.len()), (200, 5), "what has begun is answered");
+    let ended = server.program.end();
+    assert!(ended.status.success(), "{:?}: {:?}", ended.status, ended.said);
+}
+
+#[test]
+fn what_does_not_go_is_said_in_one_line() {
+    for (more, why) in [
+        ("--http3 --port 8443", "--tls or --cert"),
+        ("--http3 --tls --unix-socket /tmp/none.sock", "Unix socket"),
+        (
+            "--http3 --tls --port 8443 --listen-buckets 0 --link tap:flnone0 --addr 10.11.2.1/24",
+            "chosen buckets",
+        ),
+    ] {
+        let output = flowlane(&format!("serve http --no-pin {more}")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{more}: {said}");
+        assert!(said.contains(why), "{more}: {said}");
+    }
+}

@@ -1,0 +1,376 @@
+//! What the tasks of a pool share that run beside the engine, for HTTP/2 and HTTP/3: the schedule, the records, and requests to be sent again.
+//!
+//! A connection has as many places for requests as streams may be open on it. Free places take the times of the schedule in order; a request
+//! that is late keeps its intended time, from which its latency counts, as in the engine.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use flowlane::Connect;
+use flowlane_stack::rng::Rng;
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::client::conn::http2::SendRequest;
+
+use super::book::Book;
+use super::client::Client;
+use super::numbers::Numbers;
+use super::open::{Aimed, Routes};
+use super::origins::Origins;
+use super::plan::{Body, Request, Version};
+use super::pool::{PoolPlan, PoolState};
+use super::run::Common;
+use super::steps;
+use super::stream::Unopened;
+use crate::report::ErrorKind;
+use crate::run::clock;
+use crate::run::door::Refusal;
+use crate::run::moments::Moments;
+
+/// How often a request is sent again before it has failed, for a server that refuses all.
+pub(super) const MOST_AGAIN: u8 = 4;
+/// Pause after a failed connection attempt.
+pub(super) const HOLD: Duration = Duration::from_millis(10);
+
+/// Where a connection goes.
+pub(super) type Route = Result<(Aimed, Connect), Unopened>;
+
+/// A connection of HTTP/2 to another origin, while there is one. Whoever opens it has the others wait.
+pub(super) type Elsewhere = Arc<tokio::sync::Mutex<Option<SendRequest<Full<Bytes>>>>>;
+
+/// State shared by a pool's tasks in one lane.
+pub(super) struct Shared {
+    pub(super) common: Arc<Common>,
+    pub(super) plan: Arc<PoolPlan>,
+    inner: Mutex<Inner>,
+    /// When the schedule ends.
+    pub(super) end: u64,
+}
+
+/// What changes of it. The lock is for the compiler alone: all tasks are in one lane.
+pub(super) struct Inner {
+    pub(super) book: Book,
+    pub(super) routes: Routes,
+    /// Where redirects led, and the connections there, by the origin's place in memory.
+    pub(super) origins: Origins,
+    pub(super) elsewhere: HashMap<usize, Elsewhere>,
+    moments: Option<Moments>,
+    /// Requests to be sent again.
+    pub(super) again: VecDeque<Due>,
+    requests_left: u64,
+    connections_left: u64,
+    pub(super) rng: Rng,
+    pub(super) numbers: Numbers,
+    /// Why the run has ended, where nobody listens.
+    nobody: Option<String>,
+    /// Slots that still run, and the waker for when the last ends.
+    slots: usize,
+    waiting: Option<Waker>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// What a pool's tasks share in this lane. They own the pool's records until [`Shared::take_book`].
+    pub(super) fn new(common: &Arc<Common>, pool: &mut PoolState, end: u64, rng: &mut Rng) -> Arc<Self> {
+        let inner = Inner {
+            book: std::mem::replace(&mut pool.book, Book::new()),
+            routes: std::mem::replace(&mut pool.routes, Routes::new(&pool.plan.pool, 0, (0, 1))),
+            origins: Origins::default(),
+            elsewhere: HashMap::new(),
+            moments: pool.moments.take(),
+            again: VecDeque::new(),
+            requests_left: pool.requests_left,
+            connections_left: pool.connections_left,
+            rng: Rng::new(rng.next_u64()),
+            numbers: pool.numbers.clone(),
+            nobody: None,
+            slots: pool.count as usize,
+            waiting: None,
+        };
+        Arc::new(Self { common: common.clone(), plan: pool.plan.clone(), inner: inner.into(), end })
+    }
+
+    /// Streams that may be open on a connection at once.
+    pub(super) fn streams(&self) -> usize {
+        match self.plan.pool.version {
+            Version::Http2 { streams } | Version::Http3 { streams } => usize::from(streams),
+            Version::Http1 { .. } => 1,
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all its connections are done; if not, `waker` is called when they are.
+    pub(super) fn is_done(&self, waker: &Waker) -> bool {
+        let mut inner = self.lock();
+        if inner.waiting.is_none() {
+            inner.waiting = Some(waker.clone());
+        }
+        inner.slots == 0
+    }
+
+    /// Whether any connection was ever established, and the first error of one.
+    pub(super) fn opened(&self) -> (bool, Option<String>) {
+        let inner = self.lock();
+        (inner.book.ever_opened, inner.book.first_error.clone())
+    }
+
+    /// No more requests are sent.
+    pub(super) fn asked_all(&self) {
+        self.lock().book.asked_all();
+    }
+
+    pub(super) fn tick(&self, now: u64) {
+        let mut inner = self.lock();
+        inner.book.tick(now);
+        if let Some(moments) = &mut inner.moments {
+            moments.raise(self.common.gate.raised());
+        }
+    }
+
+    /// Returns the records at the end, with requests that were due and not sent.
+    pub(super) fn take_book(&self) -> Book {
+        let now = clock();
+        let mut inner = self.lock();
+        let end = self.end.min(now);
+        let Inner { moments, book, requests_left, again, .. } = &mut *inner;
+        for due in again.drain(..) {
+            let Some(mut before) = due.before else { continue };
+            let asked = before.times > 0;
+            if asked {
+                book.error(Some(before.request), due.intended, now, ErrorKind::Timeout, || {
+                    "not processed by the server, and not sent again before the run ended".to_owned()
+                });
+            }
+            if let Some(client) = &mut before.client {
+                steps::ends(book, &self.plan.pool, client, due.intended, asked, steps::UNFINISHED);
+            }
+        }
+        if let Some(moments) = moments
+            && !self.common.gate.door.is_shut()
+        {
+            *requests_left -=
+                moments.pass(end, *requests_left, |moment, n| book.unsent(moment, now, n, false));
+        }
+        std::mem::replace(&mut inner.book, Book::new())
+    }
+
+    pub(super) fn over(&self) -> bool {
+        self.common.gate.stopped() || clock() >= self.end
+    }
+
+    /// A connection failed; whether another address of its target is tried at once, so that it is no failure of the run. Where nobody
+    /// listens, the run ends with the first refusal.
+    pub(super) fn not_connected(&self, at: Option<Aimed>, now: u64, kind: ErrorKind, why: String) -> bool {
+        let mut inner = self.lock();
+        if at.is_some_and(|at| inner.routes.failed(at, kind)) {
+            inner.connections_left = inner.connections_left.saturating_add(1);
+            return true;
+        }
+        let alone = self.common.pools.len() == 1;
+        if alone && kind == ErrorKind::Refused && inner.routes.all_given_up() {
+            match self.common.gate.door.refuses() {
+                Refusal::First => {
+                    inner.nobody = Some(inner.routes.nobody_listens());
+                    self.common.gate.stop();
+                }
+                Refusal::Again => return false,
+                Refusal::Later => {}
+            }
+        }
+        inner.book.not_connected(now, kind, why);
+        false
+    }
+
+    /// That nobody listens, if the run has ended for it.
+    pub(super) fn nobody_listens(&self) -> Option<String> {
+        self.lock().nobody.take()
+    }
+
+    /// Where the next connection goes, and the time; `None` if no more are needed.
+    pub(super) fn route(&self) -> Option<(u64, Route)> {
+        if self.over() {
+            return None;
+        }
+        let mut inner = self.lock();
+        let nothing_due = inner.moments.as_ref().is_some_and(|m| m.peek().is_none_or(|m| m >= self.end));
+        let nothing_left = (inner.requests_left == 0 || nothing_due) && inner.again.is_empty();
+        if inner.connections_left == 0 || nothing_left {
+            return None;
+        }
+        inner.connections_left -= 1;
+        let now = clock();
+        let Inner { routes, rng, .. } = &mut *inner;
+        Some((now, routes.next(None, now, rng)))
+    }
+
+    /// A connection has ended, for this reason if it was none of ours.
+    pub(super) fn closed(&self, why: Option<(ErrorKind, String)>) {
+        let now = clock();
+        let over = self.over();
+        let mut inner = self.lock();
+        if over {
+            inner.book.asked_all();
+        }
+        inner.book.closed(now);
+        if let Some((kind, why)) = why {
+            inner.book.error(None, now, now, kind, || why);
+        }
+    }
+
+    /// A task opens no more connections.
+    pub(super) fn ended(&self) {
+        let mut inner = self.lock();
+        inner.slots -= 1;
+        if inner.slots == 0
+            && let Some(waker) = inner.waiting.take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// The next request for a free place; `None` if there are no more.
+    pub(super) fn next(&self) -> Option<Due> {
+        if self.over() { None } else { self.lock().next(self.end) }
+    }
+
+    /// Which request one that is due is, and how often it was sent. Its client becomes that of the place.
+    pub(super) fn takes(
+        &self,
+        client: &mut Option<Box<Client>>,
+        before: Option<Before>,
+        recorded: u64,
+    ) -> (u16, u8) {
+        if let Some(before) = before {
+            *client = before.client;
+            return (before.request, before.times);
+        }
+        let plan = &self.plan;
+        let mut inner = self.lock();
+        if plan.has_clients {
+            let client = client.get_or_insert_default();
+            let Inner { numbers, rng, .. } = &mut *inner;
+            client.renew(&plan.pool, (numbers, rng), plan.names);
+            client.recorded = Some(recorded);
+        }
+        if let Some(recording) = &plan.pool.replay {
+            return (recording.method(usize::try_from(recorded).unwrap_or(0)), 0);
+        }
+        let request = if plan.pool.steps { 0 } else { plan.requests.pick(&mut inner.rng) as u16 };
+        (request, 0)
+    }
+
+    /// The request to a target as it is with the client's values, if it has placeholders or is a recorded one.
+    pub(super) fn own(
+        &self,
+        client: &mut Option<Box<Client>>,
+        (target, place): (u16, u16),
+        intended: u64,
+    ) -> Option<Request> {
+        let pool = &self.plan;
+        let url = &pool.pool.targets[usize::from(target)].url;
+        let form = pool.prepared(target, place);
+        let written = &pool.pool.requests[usize::from(place)];
+        if let Some(client) = client {
+            if pool.pool.steps && place == 0 && !client.begun {
+                client.begun = true;
+                self.lock().book.named(intended, "flows");
+            }
+            if let Some(filled) = form.filled.as_ref().filter(|_| pool.pool.cookies) {
+                client.cookies(filled, url.https);
+            }
+        }
+        let filled = form.filled.as_ref().zip(client.as_ref());
+        match &pool.pool.replay {
+            Some(recording) => {
+                let number = client.as_ref().and_then(|client| client.recorded).unwrap_or(0);
+                let lines = &pool.lines[usize::from(target)];
+                let parts = recording.parts(usize::try_from(number).unwrap_or(0), lines);
+                Some(Request {
+                    method: parts.method,
+                    path: Some(parts.path),
+                    headers: parts.headers,
+                    body: parts.body.map_or(Body::None, Body::Bytes),
+                    ..written.clone()
+                })
+            }
+            None => filled.map(|(filled, client)| filled.request(written, &client.vars)),
+        }
+    }
+
+    /// A flow ends before its last step.
+    pub(super) fn flow_ends(
+        &self,
+        client: &mut Option<Box<Client>>,
+        moment: u64,
+        asked: bool,
+        how: &'static str,
+    ) {
+        if let Some(client) = client {
+            steps::ends(&mut self.lock().book, &self.plan.pool, client, moment, asked, how);
+        }
+    }
+}
+
+impl Inner {
+    fn next(&mut self, end: u64) -> Option<Due> {
+        if let Some(again) = self.again.pop_front() {
+            return Some(again);
+        }
+        if self.requests_left == 0 {
+            return None;
+        }
+        let (intended, gap, recorded) = match &mut self.moments {
+            None => (clock(), 0, 0),
+            Some(moments) => {
+                let moment = moments.peek().filter(|m| *m < end)?;
+                moments.advance();
+                (moment, moments.peek().map_or(u64::MAX, |next| next - moment), moments.taken())
+            }
+        };
+        self.requests_left -= 1;
+        Some(Due { intended, gap, recorded, before: None })
+    }
+}
+
+/// A request that is to be sent.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) intended: u64,
+    /// How much later the next is due.
+    pub(super) gap: u64,
+    /// Its number among recorded requests, if it is one that has just become due.
+    pub(super) recorded: u64,
+    /// What is known of it, if it is none that has just become due.
+    pub(super) before: Option<Before>,
+}
+
+/// A request that was to be sent before.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) request: u16,
+    /// How often it was sent.
+    pub(super) times: u8,
+    pub(super) client: Option<Box<Client>>,
+}
+
+/// The result of a future, or `None` if it takes longer than `time`.
+pub(super) async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut over) = (pin!(future), pin!(flowlane::sleep(time)));
+    std::future::poll_fn(move |cx: &mut Context<'_>| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => over.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,624 @@
+//! Pools with HTTP/3: QUIC on a socket for each connection, with the same schedule and records.
+//!
+//! ```text
+//!   a turn:  datagrams ▸ answers ▸ timeouts ▸ requests that are due ▸ trains of datagrams        nothing? ▸ sleep until the next time
+//! ```
+//!
+//! A connection has a task, which opens and drives it, and as many *places* as streams may be open on it at once. A free place takes the next
+//! time of the schedule; a request that is late keeps its intended time, from which its latency counts, as in the engine. All that is due at
+//! a turn goes in as few packets as hold it. [`answer`] has what is read.
+//!
+//! A request that the server says it has not processed (above the last stream of a GOAWAY, or H3_REQUEST_REJECTED) has not failed
+//! (RFC 9114 §5.2, §4.1.1): it is sent again, on another connection if this one ends, and counted as `sent-again`.
+
+mod answer;
+mod lost;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use flowlane::{Bind, Connect, UdpSocket};
+use flowlane_http::h3::code;
+use flowlane_http::quic::{Client, Event, Lost};
+use hyper::body::Bytes;
+use quinn_proto::{Dir, StreamId, VarInt, WriteError};
+
+use super::beside::{Before, Due, HOLD, MOST_AGAIN, Shared, within};
+use super::open::{Aimed, unopened};
+use super::prepared::Third;
+use super::steps;
+use super::stream::Unopened;
+use crate::report::{ErrorKind, Sample};
+use crate::run::clock;
+
+use self::answer::{Answer, Asked, MOST_HEAD, Scratch};
+use self::lost::in_words;
+
+/// How often packets are counted, nanoseconds.
+const COUNT_EVERY: u64 = 100_000_000;
+
+/// Starts a pool's tasks in this lane, as many as it has connections.
+pub(super) fn start(shared: &Arc<Shared>, connections: u32) {
+    for _ in 0..connections {
+        // The lane has ended.
+        let _ = flowlane::spawn(connection(shared.clone()));
+    }
+}
+
+/// Opens one connection after the other until the run is over.
+async fn connection(shared: Arc<Shared>) {
+    while let Some((begun, route)) = shared.route() {
+        let made = match route {
+            Ok((at, connect)) => {
+                let limit = shared.common.plan.timeout;
+                (Some(at), within(limit, open(&shared, at, connect)).await)
+            }
+            Err(unopened) => (None, Some(Err(unopened))),
+        };
+        let now = clock();
+        let (at, client) = match made {
+            (Some(at), Some(Ok(client))) => (at, client),
+            (at, failed) => {
+                let (kind, why) = match failed {
+                    Some(Err(unopened)) => (unopened.kind, unopened.why),
+                    _ => (ErrorKind::ConnectTimeout, "no connection in time".to_owned()),
+                };
+                if !shared.not_connected(at, now, kind, why) {
+                    flowlane::sleep(HOLD).await;
+                }
+                continue;
+            }
+        };
+        {
+            let mut inner = shared.lock();
+            inner.routes.stands(at);
+            inner.book.connected(now, now - begun, None);
+        }
+        shared.common.gate.door.opens();
+        let why = Line::new(&shared, at.target, client).await;
+        shared.closed(why.map(|lost| in_words(&lost)));
+    }
+    shared.ended();
+}
+
+/// Opens a connection: QUIC and TLS are one handshake.
+async fn open(shared: &Shared, at: Aimed, connect: Connect) -> Result<Client, Unopened> {
+    let failed = |lost: &Lost| {
+        let (kind, why) = in_words(lost);
+        let remote = flowlane::zone::show(connect.remote.into());
+        Unopened { kind, why: format!("{remote}: {why}"), other_address: false }
+    };
+    let bind = Bind {
+        local_ip: connect.local_ip,
+        local_port: connect.local_port,
+        remote: Some(connect.remote),
+        ..Bind::default()
+    };
+    let socket = UdpSocket::bind(bind).map_err(|e| unopened(e, &connect))?;
+    let plan = &shared.plan;
+    let Some(config) = &plan.quic else { return Err(failed(&Lost::NoControl)) };
+    let name = plan.pool.targets[usize::from(at.target)].url.name();
+    let begun = Client::begin(config, socket, (connect.remote.into(), name), MOST_HEAD as u64, clock());
+    let mut client = begun.map_err(|e| failed(&e))?;
+    poll_fn(|cx| {
+        let now = clock();
+        client.receive(cx, now)?;
+        let mut connected = false;
+        while let Some(event) = client.event()? {
+            connected |= event == Event::Connected;
+        }
+        client.send(cx, now)?;
+        if connected { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
+    .map_err(|lost: Lost| failed(&lost))?;
+    Ok(client)
+}
+
+/// What a place of a connection does.
+enum State {
+    Free,
+    /// Until its timer: then it is free, or asks this step of its flow.
+    Thinking(Option<u16>),
+    Asked(Asked),
+}
+
+/// A place for a request.
+struct Place {
+    state: State,
+    client: Option<Box<super::client::Client>>,
+    answer: Answer,
+    /// What is still to be written: the head, and content.
+    out: [Bytes; 2],
+    /// Think times so far.
+    thought: u64,
+}
+
+/// A connection that asks. Ends with why it was lost, if it was.
+struct Line {
+    shared: Arc<Shared>,
+    target: u16,
+    client: Client,
+    places: Vec<Place>,
+    free: Vec<u16>,
+    /// The place of each stream.
+    flying: HashMap<u64, u16>,
+    /// Places that think, by when they are done.
+    thinking: BinaryHeap<Reverse<(u64, u16)>>,
+    /// A request that is due at this time, or for which there is no stream.
+    held: Option<(u64, Due)>,
+    scratch: Scratch,
+    /// When the first of the requests on their way may have timed out.
+    expiry: u64,
+    /// No more requests are sent on it.
+    ending: bool,
+    /// Packets sent, lost and received, and times the network was found congested, that were counted; when they are counted next.
+    counted: [u64; 4],
+    count_at: u64,
+}
+
+impl Line {
+    fn new(shared: &Arc<Shared>, target: u16, client: Client) -> Self {
+        let streams = shared.streams();
+        let place = || Place {
+            state: State::Free,
+            client: None,
+            answer: Answer::default(),
+            out: [Bytes::new(), Bytes::new()],
+            thought: 0,
+        };
+        Self {
+            shared: shared.clone(),
+            target,
+            client,
+            places: (0..streams).map(|_| place()).collect(),
+            free: (0..streams as u16).rev().collect(),
+            flying: HashMap::new(),
+            thinking: BinaryHeap::new(),
+            held: None,
+            scratch: Scratch { target, ..Scratch::default() },
+            expiry: u64::MAX,
+            ending: false,
+            counted: [0; 4],
+            count_at: 0,
+        }
+    }
+
+    /// One turn; whether the connection is done.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<bool, Lost> {
+        let now = clock();
+        self.client.receive(cx, now)?;
+        while let Some(event) = self.client.event()? {
+            match event {
+                Event::Readable(id) => self.read(id, now)?,
+                Event::Writable(id) => {
+                    if let Some(place) = self.flying.get(&id.index()).copied() {
+                        self.write(place, id);
+                        self.lives(place, now);
+                    }
+                }
+                Event::GoAway(id) => self.go_away(id),
+                Event::Connected | Event::Available => {}
+            }
+        }
+        while let Some(Reverse((at, place))) = self.thinking.peek().copied().filter(|t| t.0.0 <= now) {
+            self.thinking.pop();
+            self.thought(place, at);
+        }
+        if now >= self.expiry {
+            self.expire(now);
+        }
+        let more = self.fill(now);
+        let idle = self.flying.is_empty() && self.thinking.is_empty();
+        let done = idle && (self.ending || !more);
+        if done {
+            self.client.close(now, code::NO_ERROR);
+        }
+        self.client.send(cx, clock())?;
+        if now >= self.count_at || done {
+            self.count_at = now + COUNT_EVERY;
+            self.count(now);
+        }
+        if !done {
+            let held = self.held.as_ref().map_or(u64::MAX, |(at, _)| *at);
+            let think = self.thinking.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+            let next = held.min(think).min(self.expiry);
+            if next < u64::MAX {
+                self.client.wake_at(cx, next);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Sends the requests that are due, as far as places are free; whether there are more.
+    fn fill(&mut self, mut now: u64) -> bool {
+        while !self.ending && !self.free.is_empty() {
+            let (at, due) = match self.held.take() {
+                Some(held) => held,
+                None => match self.shared.next() {
+                    None => return false,
+                    Some(due) => {
+                        // In a closed loop it is due at this very moment.
+                        now = clock();
+                        (self.moment(&due, now), due)
+                    }
+                },
+            };
+            if self.shared.over() {
+                self.hand_back(due);
+                return false;
+            }
+            if at > now {
+                self.held = Some((at, due));
+                return true;
+            }
+            let Some(id) = self.client.connection.streams().open(Dir::Bi) else {
+                // The server allows no more at once; it says when it does.
+                self.held = Some((u64::MAX, due));
+                return true;
+            };
+            let Some(place) = self.free.pop() else { return true };
+            let Due { intended, recorded, before, .. } = due;
+            let client = &mut self.places[usize::from(place)].client;
+            let (request, times) = self.shared.takes(client, before, recorded);
+            self.ask(place, id, (request, times), intended, now);
+        }
+        // What was held is looked at again when a place is free.
+        true
+    }
+
+    /// When a request is sent: those that are due within the slack go together, at its next multiple. If the next request is due later
+    /// than that, waiting saves nothing.
+    fn moment(&self, due: &Due, now: u64) -> u64 {
+        if due.intended <= now {
+            return due.intended;
+        }
+        let common = &self.shared.common;
+        let slack = if due.gap <= common.slack { common.slack.max(1) } else { 1 };
+        (due.intended.div_ceil(slack) * slack).min(self.shared.end.max(due.intended))
+    }
+
+    fn hand_back(&self, due: Due) {
+        self.shared.lock().again.push_back(due);
+    }
+
+    /// Sends a request on a new stream. It could be sent from `free` on, and was sent so often before.
+    fn ask(&mut self, place: u16, id: StreamId, (request, times): (u16, u8), intended: u64, free: u64) {
+        let shared = &self.shared;
+        let pool = &shared.plan;
+        let it = &mut self.places[usize::from(place)];
+        let url = &pool.pool.targets[usize::from(self.target)].url;
+        let own = match pool.prepared(self.target, request).plain {
+            true => None,
+            false => shared.own(&mut it.client, (self.target, request), intended).map(Box::new),
+        };
+        let made = match &own {
+            None => {
+                let written = &pool.pool.requests[usize::from(request)];
+                Ok(pool.prepared(self.target, request).http3(url, written).clone())
+            }
+            Some(own) => own.check_as_it_is().map(|()| Third::of(url, own)),
+        };
+        let sent = clock();
+        let Third { head, body } = match made {
+            Ok(made) => made,
+            Err(why) => {
+                shared.lock().book.error(Some(request), intended, sent, ErrorKind::Local, || why.to_string());
+                shared.flow_ends(&mut it.client, intended, true, steps::CUT);
+                let _ =
+                    self.client.connection.send_stream(id).reset(VarInt::from_u32(code::REQUEST_CANCELLED));
+                self.free.push(place);
+                return;
+            }
+        };
+        let plan = &shared.common.plan;
+        let limit = (sent + plan.request_timeout.unwrap_or(plan.timeout).as_nanos() as u64)
+            .min(shared.end + plan.waiting.as_nanos() as u64);
+        {
+            let mut inner = shared.lock();
+            match times {
+                0 => {
+                    let length = (head.len() + body.len()) as u64;
+                    inner.book.sent(request, intended, intended.max(free), sent, length);
+                }
+                _ => inner.book.named(intended, "sent-again"),
+            }
+        }
+        let wanted = own.as_deref().unwrap_or(&pool.pool.requests[usize::from(request)]);
+        it.answer.begin(wanted);
+        it.state = State::Asked(Asked { id, intended, sent, limit, request, times, own });
+        it.out = [head, body];
+        self.expiry = self.expiry.min(limit);
+        self.flying.insert(id.index(), place);
+        self.write(place, id);
+    }
+
+    /// There was progress with a request: without a limit for the whole of it, it may take as long again.
+    fn lives(&mut self, place: u16, now: u64) {
+        let plan = &self.shared.common.plan;
+        if plan.request_timeout.is_none()
+            && let State::Asked(asked) = &mut self.places[usize::from(place)].state
+        {
+            let end = self.shared.end + plan.waiting.as_nanos() as u64;
+            asked.limit = (now + plan.timeout.as_nanos() as u64).min(end);
+        }
+    }
+
+    /// Continues to write a request.
+    fn write(&mut self, place: u16, id: StreamId) {
+        let out = &mut self.places[usize::from(place)].out;
+        let mut stream = self.client.connection.send_stream(id);
+        while out.iter().any(|piece| !piece.is_empty()) {
+            match stream.write_chunks(out) {
+                Ok(_) => {}
+                Err(WriteError::Blocked) => return,
+                // The server does not read the rest; it may answer nevertheless (RFC 9114 §4.1.1).
+                Err(WriteError::Stopped(code)) => {
+                    let _ = stream.reset(code);
+                    *out = [Bytes::new(), Bytes::new()];
+                    return;
+                }
+                Err(WriteError::ClosedStream) => return,
+            }
+        }
+        // It has been reset.
+        let _ = stream.finish();
+    }
+
+    /// Reads what has come on a stream.
+    fn read(&mut self, id: StreamId, now: u64) -> Result<(), Lost> {
+        let Some(place) = self.flying.get(&id.index()).copied() else { return Ok(()) };
+        let Place { state: State::Asked(asked), client, answer, .. } = &mut self.places[usize::from(place)]
+        else {
+            return Ok(());
+        };
+        let came =
+            answer.read(&self.shared, &mut self.client.connection, (asked, client), &mut self.scratch, now);
+        match came {
+            answer::Came::Part => {
+                self.lives(place, now);
+                Ok(())
+            }
+            answer::Came::Whole(verdict) => {
+                self.answered(place, now, verdict);
+                Ok(())
+            }
+            answer::Came::Rejected if asked.times < MOST_AGAIN => {
+                self.again(place);
+                Ok(())
+            }
+            answer::Came::Rejected => {
+                self.failed(place, now, ErrorKind::Http3, "the server rejects the request".to_owned());
+                Ok(())
+            }
+            answer::Came::Broken(kind, why) => {
+                self.failed(place, now, kind, why);
+                Ok(())
+            }
+            answer::Came::Fault(fault) => {
+                self.client.close(now, fault.code());
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// An answer is whole, and as it should be or not.
+    fn answered(&mut self, place: u16, now: u64, verdict: Result<(), super::check::Wrong>) {
+        let it = &mut self.places[usize::from(place)];
+        let State::Asked(asked) = std::mem::replace(&mut it.state, State::Free) else { return };
+        self.flying.remove(&asked.id.index());
+        if it.out.iter().any(|piece| !piece.is_empty()) {
+            // It was answered before it was sent (RFC 9114 §4.1).
+            it.out = [Bytes::new(), Bytes::new()];
+            let no_error = VarInt::from_u32(code::NO_ERROR);
+            let _ = self.client.connection.send_stream(asked.id).reset(no_error);
+        }
+        let sample = Sample {
+            intended: asked.intended,
+            sent: asked.sent,
+            first_byte: it.answer.first_byte,
+            done: now,
+            code: it.answer.status,
+        };
+        let pool = &self.shared.plan.pool;
+        let mut step = None;
+        let wrong = verdict.as_ref().err().map(|wrong| wrong.0);
+        {
+            let mut inner = self.shared.lock();
+            inner.book.answered(asked.request, &sample, wrong);
+            match (verdict, &mut it.client) {
+                (Err(wrong), _) => {
+                    inner.book.error(Some(asked.request), asked.intended, now, wrong.0, || wrong.1);
+                }
+                (Ok(()), Some(client)) if pool.steps => {
+                    steps::done(&mut inner.book, pool, client, asked.intended);
+                    step = Some(client.step).filter(|step| *step > 0);
+                }
+                (Ok(()), _) => {}
+            }
+        }
+        if wrong.is_some() {
+            self.shared.flow_ends(&mut it.client, asked.intended, true, steps::CUT);
+        }
+        match step {
+            Some(step) => {
+                let pause = &pool.requests[usize::from(step) - 1].pause;
+                let pause = pause.nanos(it.thought, &mut self.shared.lock().rng);
+                it.state = State::Thinking(Some(step));
+                self.thinking.push(Reverse((now + pause, place)));
+            }
+            None => self.think(place, now),
+        }
+    }
+
+    /// A place is free, after its think time if there is one.
+    fn think(&mut self, place: u16, now: u64) {
+        let it = &mut self.places[usize::from(place)];
+        let pause = &self.shared.plan.pool.think;
+        let pause = if pause.is_none() { 0 } else { pause.nanos(it.thought, &mut self.shared.lock().rng) };
+        it.thought += 1;
+        if pause == 0 {
+            self.free.push(place);
+            return;
+        }
+        it.state = State::Thinking(None);
+        self.thinking.push(Reverse((now + pause, place)));
+    }
+
+    /// A think time, or the pause before a step, is over; it was due at `at`.
+    fn thought(&mut self, place: u16, at: u64) {
+        let it = &mut self.places[usize::from(place)];
+        let State::Thinking(step) = std::mem::replace(&mut it.state, State::Free) else { return };
+        let Some(step) = step else {
+            self.free.push(place);
+            return;
+        };
+        if self.shared.over() {
+            self.shared.flow_ends(&mut it.client, at, false, steps::UNFINISHED);
+            self.free.push(place);
+            return;
+        }
+        let id = if self.ending { None } else { self.client.connection.streams().open(Dir::Bi) };
+        match id {
+            Some(id) => self.ask(place, id, (step, 0), at, at),
+            None => {
+                // Whoever has a stream takes it.
+                let before = Before { request: step, times: 0, client: it.client.take() };
+                self.hand_back(Due { intended: at, gap: u64::MAX, recorded: 0, before: Some(before) });
+                self.free.push(place);
+            }
+        }
+    }
+
+    /// A request was not processed, and is sent again.
+    fn again(&mut self, place: u16) {
+        let it = &mut self.places[usize::from(place)];
+        let State::Asked(asked) = std::mem::replace(&mut it.state, State::Free) else { return };
+        self.flying.remove(&asked.id.index());
+        it.out = [Bytes::new(), Bytes::new()];
+        let before = Before { request: asked.request, times: asked.times + 1, client: it.client.take() };
+        self.free.push(place);
+        self.hand_back(Due { intended: asked.intended, gap: u64::MAX, recorded: 0, before: Some(before) });
+    }
+
+    /// A request has failed; its stream is given up.
+    fn failed(&mut self, place: u16, now: u64, kind: ErrorKind, why: String) {
+        let it = &mut self.places[usize::from(place)];
+        let State::Asked(asked) = std::mem::replace(&mut it.state, State::Free) else { return };
+        self.flying.remove(&asked.id.index());
+        it.out = [Bytes::new(), Bytes::new()];
+        let cancelled = VarInt::from_u32(code::REQUEST_CANCELLED);
+        let _ = self.client.connection.recv_stream(asked.id).stop(cancelled);
+        let _ = self.client.connection.send_stream(asked.id).reset(cancelled);
+        {
+            let mut inner = self.shared.lock();
+            inner.book.error(Some(asked.request), asked.intended, now, kind, || why);
+            let written = &self.shared.plan.pool.requests[usize::from(asked.request)];
+            let none = it.client.as_ref().is_none_or(|client| client.watch.so_far(written).0 == 0);
+            if kind == ErrorKind::Timeout && written.events.is_some() && none {
+                // The wait counts, as that for an answer does.
+                inner.book.events(asked.intended, now, 0, None);
+            }
+        }
+        self.shared.flow_ends(&mut it.client, asked.intended, true, steps::CUT);
+        self.think(place, now);
+    }
+
+    /// Gives up the requests that have taken too long.
+    fn expire(&mut self, now: u64) {
+        self.expiry = u64::MAX;
+        for place in 0..self.places.len() as u16 {
+            let State::Asked(asked) = &self.places[usize::from(place)].state else { continue };
+            if asked.limit <= now {
+                self.failed(place, now, ErrorKind::Timeout, "no answer in time".to_owned());
+            } else {
+                self.expiry = self.expiry.min(asked.limit);
+            }
+        }
+    }
+
+    /// The server takes no request of this stream or a later one.
+    fn go_away(&mut self, id: u64) {
+        self.ending = true;
+        for place in 0..self.places.len() as u16 {
+            if let State::Asked(asked) = &self.places[usize::from(place)].state
+                && u64::from(asked.id) >= id
+            {
+                let cancelled = VarInt::from_u32(code::REQUEST_CANCELLED);
+                let _ = self.client.connection.recv_stream(asked.id).stop(cancelled);
+                let _ = self.client.connection.send_stream(asked.id).reset(cancelled);
+                self.again(place);
+            }
+        }
+        if let Some((_, due)) = self.held.take() {
+            self.hand_back(due);
+        }
+    }
+
+    /// Counts packets since they were last counted.
+    fn count(&mut self, now: u64) {
+        let stats = self.client.connection.stats();
+        let all = [
+            stats.path.sent_packets,
+            stats.path.lost_packets,
+            stats.udp_rx.datagrams,
+            stats.path.congestion_events,
+        ];
+        let names =
+            ["quic-packets-sent", "quic-packets-lost", "quic-datagrams-received", "quic-congestion-events"];
+        let mut inner = self.shared.lock();
+        for ((name, new), old) in names.into_iter().zip(all).zip(&mut self.counted) {
+            // Another path counts anew.
+            let by = new.saturating_sub(std::mem::replace(old, new));
+            if by > 0 {
+                inner.book.count(now.min(self.shared.end.saturating_sub(1)), name, by);
+            }
+        }
+    }
+
+    /// The connection is lost, and the requests on it.
+    fn lost(&mut self, lost: &Lost) {
+        let now = clock();
+        self.count(now);
+        let (kind, why) = in_words(lost);
+        for place in 0..self.places.len() as u16 {
+            match &self.places[usize::from(place)].state {
+                State::Asked(_) => self.failed(place, now, kind, why.clone()),
+                State::Thinking(Some(step)) => {
+                    let before = Before {
+                        request: *step,
+                        times: 0,
+                        client: self.places[usize::from(place)].client.take(),
+                    };
+                    self.hand_back(Due { intended: now, gap: u64::MAX, recorded: 0, before: Some(before) });
+                }
+                _ => {}
+            }
+        }
+        if let Some((_, due)) = self.held.take() {
+            self.hand_back(due);
+        }
+    }
+}
+
+impl Future for Line {
+    type Output = Option<Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Lost>> {
+        match self.turn(cx) {
+            Ok(false) => Poll::Pending,
+            Ok(true) => Poll::Ready(None),
+            Err(lost) => {
+                self.lost(&lost);
+                // The server is told, if it was its fault.
+                let _ = self.client.send(cx, clock());
+                let expected = lost::is_end(&lost) && self.ending;
+                Poll::Ready((!expected).then_some(lost))
+            }
+        }
+    }
+}
