@@ -72,6 +72,7 @@ mod tunnel;
 pub mod url;
 pub mod via;
 mod way;
+mod wheel;
 
 pub use check::Checks;
 pub use choice::Think;
@@ -84,3 +85,4 @@ pub use proxy::{Proxy, ProxyKind};
 pub use run::{HttpLoad, HttpOptions, HttpOutcome};
 pub use url::{BadUrl, Url};
 pub use via::Via;
+pub use wheel::HttpWheel;

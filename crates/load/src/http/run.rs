@@ -22,8 +22,10 @@ use super::pool::PoolPlan;
 use super::prepared::prepare;
 use super::replay::Lines;
 use super::way::{Way, tls};
+use super::wheel::HttpWheel;
 use crate::report::requests::LogTo;
 use crate::report::{LaneRecord, SnapshotsTo};
+use crate::run::changes::Changed;
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
 use crate::run::part::{Part, even};
 use crate::run::timeline;
@@ -124,6 +126,8 @@ pub struct HttpOutcome {
     pub elapsed: Duration,
     /// The measured part of that time.
     pub measured: Duration,
+    /// What was changed while it ran, in the order in which it took effect.
+    pub changes: Vec<Changed>,
     /// Whether [`HttpLoad::stop`] ended it early.
     pub interrupted: bool,
     /// Why it could not run or continue.
@@ -193,6 +197,12 @@ impl HttpLoad {
         self.common.gate.raise(of, left);
     }
 
+    /// What changes it while it runs.
+    #[must_use]
+    pub fn wheel(&self) -> HttpWheel {
+        HttpWheel(self.common.clone())
+    }
+
     /// Whether all lanes have their connections and wait for the start.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -231,6 +241,7 @@ impl HttpLoad {
         HttpOutcome {
             measured: timeline::measured_within(&plan.phases, elapsed),
             elapsed,
+            changes: gate.changes.within(elapsed),
             interrupted,
             failure,
             records: records(lanes),
