@@ -1,8 +1,9 @@
 //! Changes of a load while it runs: agreed ahead, so that all lanes change at one moment.
 //!
-//! Who asks is told a moment that is [`LEAD`] away. Lanes look at their ticks whether something new was agreed, which costs them one relaxed
-//! load, and bend their schedule at that moment ([`Moments::change`](super::moments::Moments::change)), which is still ahead of them. A lane
-//! that was held up for longer than that, within one turn, changes as soon as it looks: what it sent meanwhile is not sent again.
+//! Who asks is told a moment that is [`LEAD`] away. Lanes look at their ticks whether something new was agreed, which costs them one
+//! relaxed load, and bend their schedule at that moment ([`Moments::change`](super::moments::Moments::change)), which is still ahead of
+//! them. A lane that was held up for longer than that, within one turn, changes as soon as it looks: what it sent meanwhile is not sent
+//! again.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
