@@ -22,7 +22,6 @@ use super::pool::PoolPlan;
 use super::prepared::prepare;
 use super::replay::Lines;
 use super::way::{Way, tls};
-use super::wheel::HttpWheel;
 use crate::report::requests::LogTo;
 use crate::report::{LaneRecord, SnapshotsTo};
 use crate::run::changes::Changed;
@@ -113,7 +112,7 @@ pub struct HttpOptions {
 /// A run.
 #[derive(Debug)]
 pub struct HttpLoad {
-    common: Arc<Common>,
+    pub(super) common: Arc<Common>,
     outcomes: Receiver<LaneResult>,
 }
 
@@ -195,12 +194,6 @@ impl HttpLoad {
     /// left.
     pub fn raise(&self, of: u32, left: u32) {
         self.common.gate.raise(of, left);
-    }
-
-    /// What changes it while it runs.
-    #[must_use]
-    pub fn wheel(&self) -> HttpWheel {
-        HttpWheel(self.common.clone())
     }
 
     /// Whether all lanes have their connections and wait for the start.

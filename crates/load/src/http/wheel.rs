@@ -4,12 +4,20 @@ use std::sync::Arc;
 
 use super::engine::{Engine, Stage};
 use super::plan::{Pace, Plan, Version};
-use super::run::Common;
+use super::run::{Common, HttpLoad};
 use crate::run::changes::{Change, Changed, Course, Unchanged};
 
 /// Changes a load while it runs, from any thread.
 #[derive(Debug, Clone)]
-pub struct HttpWheel(pub(super) Arc<Common>);
+pub struct HttpWheel(Arc<Common>);
+
+impl HttpLoad {
+    /// What changes it while it runs.
+    #[must_use]
+    pub fn wheel(&self) -> HttpWheel {
+        HttpWheel(self.common.clone())
+    }
+}
 
 impl HttpWheel {
     /// Changes it in all lanes at one moment, which is returned: it is 200 ms ahead.
