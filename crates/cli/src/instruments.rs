@@ -11,7 +11,7 @@ use crate::units;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane::capture::{CaptureOptions, CaptureStatus, Ended};
-use flowlane::control::{self, Control, Listener};
+use flowlane::control::{self, Control, ControlError, Listener, LoadRequest, LoadView};
 use flowlane::stats::Report;
 use flowlane::{Builder, Handle, Runtime, WatchFlows};
 use std::path::{Path, PathBuf};
@@ -74,9 +74,32 @@ impl Instruments {
         name: &str,
         (host, recorders): (usize, Recorders),
     ) -> anyhow::Result<Looked> {
+        self.run_with(builder, (host, recorders), |listener, handle| listener.serve(handle, name))
+    }
+
+    /// The same for a load that is changed while it runs, by `turn`.
+    pub(crate) fn run_changeable<F>(
+        &self,
+        builder: Builder,
+        name: &str,
+        recorded: (usize, Recorders),
+        turn: F,
+    ) -> anyhow::Result<Looked>
+    where
+        F: Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync + 'static,
+    {
+        self.run_with(builder, recorded, |listener, handle| listener.serve_load(handle, name, turn))
+    }
+
+    fn run_with(
+        &self,
+        builder: Builder,
+        (host, recorders): (usize, Recorders),
+        serve: impl FnOnce(Listener, Handle) -> Result<Control, ControlError>,
+    ) -> anyhow::Result<Looked> {
         let listener = self.listen()?;
         let (runtime, capture) = self.start(builder)?;
-        let control = listener.map(|listener| listener.serve(runtime.handle(), name)).transpose()?;
+        let control = listener.map(|listener| serve(listener, runtime.handle())).transpose()?;
         let recording = recorders.start(&runtime.handle())?;
         Ok(Looked { control, capture, recording: (recording, host), runtime })
     }

@@ -52,6 +52,9 @@ impl Engine {
 
     /// Sends the requests that have become due since the clock was last read.
     pub(super) fn overdue(&mut self) {
+        if self.now >= self.next_tick {
+            self.bend();
+        }
         self.next_due = u64::MAX;
         let Stage::Run(end) = self.stage else { return };
         for p in 0..self.pools.len() {

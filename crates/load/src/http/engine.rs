@@ -79,8 +79,10 @@ pub(super) struct Engine {
     pub(super) begun: u64,
     /// Most connections established before the start, and since when.
     pub(super) stood: (u64, u64),
-    next_tick: u64,
+    pub(super) next_tick: u64,
     next_sweep: u64,
+    /// Changes of the run that the schedules have.
+    pub(super) changed: usize,
     /// When the next request of an open loop is due, while requests are sent.
     pub(super) next_due: u64,
     /// The connection whose timeout is looked at next.
@@ -130,6 +132,7 @@ impl Engine {
             stood: (0, now),
             next_tick: 0,
             next_sweep: 0,
+            changed: 0,
             next_due: u64::MAX,
             swept: 0,
             drained: 0,
@@ -155,6 +158,10 @@ impl Engine {
     /// One turn. Returns when the next is needed at the latest.
     fn turn(&mut self) -> u64 {
         self.look();
+        // Before anything is taken from a schedule that is to be bent.
+        if self.now >= self.next_tick {
+            self.bend();
+        }
         let mut batch = std::mem::take(&mut self.batch);
         self.ready.take(&mut batch);
         for conn in batch.drain(..).filter(|c| *c != u32::MAX) {

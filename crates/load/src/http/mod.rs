@@ -74,6 +74,7 @@ mod tunnel;
 pub mod url;
 pub mod via;
 mod way;
+mod wheel;
 
 pub use check::Checks;
 pub use choice::Think;
@@ -86,3 +87,4 @@ pub use proxy::{Proxy, ProxyKind};
 pub use run::{HttpLoad, HttpOptions, HttpOutcome};
 pub use url::{BadUrl, Url};
 pub use via::Via;
+pub use wheel::HttpWheel;

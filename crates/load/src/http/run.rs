@@ -24,6 +24,7 @@ use super::replay::Lines;
 use super::way::{Way, quic, tls};
 use crate::report::requests::LogTo;
 use crate::report::{LaneRecord, SnapshotsTo};
+use crate::run::changes::Changed;
 use crate::run::gate::{self, Gate, Outcomes, Patience, gather};
 use crate::run::part::{Part, even};
 use crate::run::timeline;
@@ -111,7 +112,7 @@ pub struct HttpOptions {
 /// A run.
 #[derive(Debug)]
 pub struct HttpLoad {
-    common: Arc<Common>,
+    pub(super) common: Arc<Common>,
     outcomes: Receiver<LaneResult>,
 }
 
@@ -124,6 +125,8 @@ pub struct HttpOutcome {
     pub elapsed: Duration,
     /// The measured part of that time.
     pub measured: Duration,
+    /// What was changed while it ran, in the order in which it took effect.
+    pub changes: Vec<Changed>,
     /// Whether [`HttpLoad::stop`] ended it early.
     pub interrupted: bool,
     /// Why it could not run or continue.
@@ -231,6 +234,7 @@ impl HttpLoad {
         HttpOutcome {
             measured: timeline::measured_within(&plan.phases, elapsed),
             elapsed,
+            changes: gate.changes.within(elapsed),
             interrupted,
             failure,
             records: records(lanes),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
+use super::changes::Changes;
 use super::clock;
 use super::door::Door;
 
@@ -28,6 +29,8 @@ pub struct Gate {
     agreed: Mutex<Option<Instant>>,
     /// By what the rate is multiplied since others are gone, see [`Gate::raise`]; 0 for nothing.
     raised: AtomicU64,
+    /// What was changed since the start.
+    pub(crate) changes: Changes,
 }
 
 impl Gate {
@@ -42,6 +45,7 @@ impl Gate {
             held: false,
             agreed: Mutex::new(None),
             raised: AtomicU64::new(0),
+            changes: Changes::default(),
         }
     }
 

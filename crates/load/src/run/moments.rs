@@ -23,6 +23,8 @@ struct Piece {
     /// Rates at start and end, per second.
     from: f64,
     to: f64,
+    /// The same as planned, if the load was not changed.
+    planned: (f64, f64),
     /// Number of requests due before it.
     before: f64,
 }
@@ -30,6 +32,16 @@ struct Piece {
 impl Piece {
     fn requests(&self) -> f64 {
         (self.from + self.to) / 2.0 * self.length
+    }
+
+    /// Its parts before and after a moment within it, seconds; of the latter, `before` is not known.
+    fn cut(self, then: f64) -> (Self, Self) {
+        let share = (then - self.begin) / self.length;
+        let at = |(from, to): (f64, f64)| from + (to - from) * share;
+        let (rate, planned) = (at((self.from, self.to)), at(self.planned));
+        let head = Self { length: then - self.begin, to: rate, planned: (self.planned.0, planned), ..self };
+        let length = self.begin + self.length - then;
+        (head, Self { begin: then, length, from: rate, planned: (planned, self.planned.1), ..self })
     }
 
     /// When request `u` is due, seconds.
@@ -85,7 +97,8 @@ impl Moments {
         let mut pieces = Vec::with_capacity(phases.len());
         for phase in phases.iter().filter(|p| !p.duration.is_zero()) {
             let length = phase.duration.as_secs_f64();
-            let piece = Piece { begin, length, from: rate * phase.from, to: rate * phase.to, before };
+            let (from, to) = (rate * phase.from, rate * phase.to);
+            let piece = Piece { begin, length, from, to, planned: (from, to), before };
             begin += length;
             before += piece.requests();
             pieces.push(piece);
@@ -150,6 +163,39 @@ impl Moments {
         }
     }
 
+    /// From `at` on the planned rate is multiplied by `factor`: 0 is a pause. The lane has taken no time after `now`. If it took times after
+    /// `at`, the change is as early as it can be without taking any twice.
+    ///
+    /// The value of the integral at the next request stays, so what has passed of a gap has passed, and none is lost or doubled. A
+    /// recorded schedule stays as it is.
+    pub(crate) fn change(&mut self, at: u64, factor: f64, now: u64) {
+        if matches!(self.law, Law::Recorded(..)) {
+            return;
+        }
+        let at = at.max(self.next.map_or(now, |next| now.min(next)));
+        let then = at.saturating_sub(self.start) as f64 / 1e9;
+        let mut pieces = Vec::with_capacity(self.pieces.len() + 1);
+        let mut before = 0.0;
+        for mut piece in self.pieces.drain(..) {
+            piece.before = before;
+            if piece.begin < then && then < piece.begin + piece.length {
+                let (head, rest) = piece.cut(then);
+                before += head.requests();
+                pieces.push(head);
+                piece = Piece { before, ..rest };
+            }
+            if piece.begin >= then {
+                (piece.from, piece.to) = (piece.planned.0 * factor, piece.planned.1 * factor);
+            }
+            before += piece.requests();
+            pieces.push(piece);
+        }
+        (self.pieces, self.piece) = (pieces, 0);
+        if self.part > 0.0 {
+            self.find();
+        }
+    }
+
     /// Passes over all send times before `limit`, at most `most` of them: `each` is given a time, and how many it stands for. Returns how
     /// many there were.
     ///
@@ -200,6 +246,11 @@ impl Moments {
                 return;
             }
         }
+        self.find();
+    }
+
+    /// The time of the next, in the piece where it was last or a later one.
+    fn find(&mut self) {
         self.next = loop {
             let Some(piece) = self.pieces.get(self.piece) else { break None };
             if self.u < piece.before + piece.requests() {

@@ -1,7 +1,7 @@
 //! The control socket: counters of a running instance, as JSON over HTTP/1.1 on a Unix socket.
 //!
 //! It is opened on request only. The socket is a file of mode 0600 in a directory of mode 0700, so only the instance's user and root can
-//! connect. It serves a few documents, each with a `version`. All are for `GET`, except `/v1/move` and `/v1/capture`, which are for `POST`, and `/v1/flows`,
+//! connect. It serves a few documents, each with a `version`. All are for `GET`, except `/v1/move`, `/v1/load` and `/v1/capture`, which are for `POST`, and `/v1/flows`,
 //! which is for both:
 //!
 //! | path | document |
@@ -17,6 +17,7 @@
 //! | `/v1/flows` | the flows with most packets and bytes ([`FlowsView`]); `?n=20`: how many. `POST` switches that on and off ([`WatchRequest`]) |
 //! | `/v1/capture` | `POST` only: starts and ends a capture, and tells how it goes ([`CaptureRequest`], [`CaptureView`]) |
 //! | `/metrics` | the same as text for Prometheus; [`listen_for_metrics`] serves it over TCP, too |
+//! | `/v1/load` | `POST` only: changes a load while it runs ([`LoadRequest`], [`LoadView`]) |
 //! | `/v1/move` | moves a lane to another worker ([`MoveRequest`]), and answers when it is there ([`MoveView`]) |
 //!
 //! `docs/schema/control-v1.json` is their schema. A document is made on request from a [`Snapshot`](crate::metrics::Snapshot), which
@@ -34,6 +35,7 @@ mod exported;
 mod flows;
 mod listening;
 mod live;
+mod load;
 mod metrics;
 mod place;
 mod server;
@@ -60,6 +62,7 @@ pub use exported::{Exported, export};
 pub use flows::{FlowRow, FlowsView, WatchRequest};
 pub use listening::ListenError;
 pub use live::{Additions, CountView, DropView, LiveHost, LiveView, TimesView};
+pub use load::{LoadRequest, LoadView};
 pub use metrics::{Metrics, MetricsListener, listen_for_metrics};
 pub use place::{default_path, find_instances, find_runtimes, instances, instances_of};
 pub use server::Control;
@@ -206,7 +209,22 @@ impl Listener {
     {
         let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
         let path = self.file.path().to_owned();
-        Control::start(socket, self.file, handle, name, Box::new(more))
+        Control::start(socket, self.file, handle, name, (Box::new(more), None))
+            .map_err(|source| ControlError::System { path, source })
+    }
+
+    /// As [`serve`](Self::serve), for a load that can be changed: `turn` does what `/v1/load` asks for, on a thread of the server's own.
+    ///
+    /// # Errors
+    /// [`ControlError::System`] when no thread can be had.
+    pub fn serve_load<F>(mut self, handle: Handle, name: &str, turn: F) -> Result<Control, ControlError>
+    where
+        F: Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync + 'static,
+    {
+        let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
+        let path = self.file.path().to_owned();
+        let own: server::Own = (Box::new(Additions::default), Some(Box::new(turn)));
+        Control::start(socket, self.file, handle, name, own)
             .map_err(|source| ControlError::System { path, source })
     }
 }

@@ -16,6 +16,7 @@ use super::captures::{self, CaptureRequest, CaptureView};
 use super::exported::written;
 use super::flows::{self, FlowsView, WatchRequest};
 use super::live::{Additions, LiveView};
+use super::load::{LoadRequest, LoadView, Turn};
 use super::serving::{Door, Limits, Server};
 use super::view::{MetricsView, MoveRequest, MoveView, ReportView};
 use crate::metrics::{Instance, Snapshot};
@@ -39,9 +40,9 @@ impl Control {
         file: SocketFile,
         handle: Handle,
         name: &str,
-        more: Box<More>,
+        (more, turn): Own,
     ) -> io::Result<Self> {
-        let served = Arc::new(Served { handle, instance: Instance::new(name), more });
+        let served = Arc::new(Served { handle, instance: Instance::new(name), more, turn });
         let answer = move |request| answer(request, served.clone());
         let server = Server::start("flowlane-control", Door::Unix(socket), LIMITS, answer)?;
         Ok(Self { _server: server, file })
@@ -57,16 +58,21 @@ impl Control {
 /// What a program adds to the numbers of its runtime.
 type More = dyn Fn() -> Additions + Send + Sync;
 
+/// That, and how its load is changed, if it has one that can be.
+pub(super) type Own = (Box<More>, Option<Box<Turn>>);
+
 struct Served {
     handle: Handle,
     instance: Instance,
     more: Box<More>,
+    turn: Option<Box<Turn>>,
 }
 
 async fn answer(request: Request<Incoming>, served: Arc<Served>) -> Response<Full<Bytes>> {
     if request.method() == Method::POST {
         match request.uri().path() {
             "/v1/move" => return posted(request, served, moved).await,
+            "/v1/load" => return posted(request, served, turned).await,
             "/v1/flows" => return posted(request, served, watched).await,
             "/v1/capture" => return posted(request, served, captured).await,
             _ => {}
@@ -120,6 +126,13 @@ where
     }
 }
 
+/// Changes the load.
+fn turned(asked: &LoadRequest, served: &Served) -> Result<LoadView, String> {
+    let none =
+        || format!("this instance ({}) is no load that can be changed while it runs", served.instance.name);
+    served.turn.as_ref().ok_or_else(none)?(asked)
+}
+
 /// Starts or ends a capture, or tells how it goes.
 fn captured(asked: &CaptureRequest, served: &Served) -> Result<CaptureView, String> {
     captures::capture(asked, &served.handle)
@@ -158,7 +171,7 @@ fn moved(asked: &MoveRequest, served: &Served) -> Result<MoveView, String> {
 }
 
 fn document(what: &str, most: usize, served: &Served) -> Option<serde_json::Result<Vec<u8>>> {
-    let Served { handle, instance, more } = served;
+    let Served { handle, instance, more, .. } = served;
     if what == "live" {
         return Some(serde_json::to_vec(&LiveView::of(&Snapshot::take(handle, instance), more())));
     }

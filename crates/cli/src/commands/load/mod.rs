@@ -10,6 +10,7 @@ mod http;
 mod memcached;
 mod near;
 mod reach;
+mod set;
 mod side;
 mod tcp;
 mod udp;
@@ -44,6 +45,7 @@ pub(crate) enum Load {
     #[cfg(feature = "agents")]
     Agent(Box<agents::Agent>),
     Compare(compare::Compare),
+    Set(set::Set),
 }
 
 impl Load {
@@ -58,6 +60,7 @@ impl Load {
             #[cfg(feature = "agents")]
             Self::Agent(agent) => agent.run(),
             Self::Compare(compare) => compare.run(),
+            Self::Set(set) => set.run(),
         }
     }
 
@@ -70,7 +73,7 @@ impl Load {
             Self::Udp(udp) => course::part::make(*udp, errand),
             Self::Memcached(memcached) => course::part::make(*memcached, errand),
             Self::Ws(ws) => course::part::make(*ws, errand),
-            Self::Agent(_) | Self::Compare(_) => Err(anyhow::anyhow!("makes no such load")),
+            Self::Agent(_) | Self::Compare(_) | Self::Set(_) => Err(anyhow::anyhow!("makes no such load")),
         }
     }
 }

@@ -10,7 +10,7 @@ use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpS
 use flowlane_http::h1::{Event, Limits, RequestReader};
 use flowlane_http::server::{Options, Server};
 use flowlane_load::Phase;
-use flowlane_load::http::{HttpLoad, HttpOptions, HttpOutcome, Pace, Plan, Pool, Request, Target};
+use flowlane_load::http::{HttpLoad, HttpOptions, HttpOutcome, HttpWheel, Pace, Plan, Pool, Request, Target};
 use flowlane_load::report::{About, PoolAbout, Run, join};
 use flowlane_load::timeline;
 
@@ -104,25 +104,44 @@ pub(crate) fn run_on_ours(plan: Plan) -> Ran {
             let _ = server.serve(listener).await;
         }
     };
-    start_on(1, plan, main, Duration::ZERO, |_| true)
+    start_on(1, plan, main, Duration::ZERO, |_, _| true)
+}
+
+/// The same, where a load is changed while it runs: `turn` is called twenty times a second.
+pub(crate) fn run_turned(workers: usize, plan: Plan, server: &Serve, turn: impl Fn(&HttpWheel)) -> Ran {
+    start_on(workers, plan, listening(server), Duration::ZERO, |_, wheel| {
+        turn(wheel);
+        true
+    })
 }
 
 fn start(workers: usize, plan: Plan, server: &Serve, slack: Duration, go_on: impl Fn(u64) -> bool) -> Ran {
+    start_on(workers, plan, listening(server), slack, |n, _| go_on(n))
+}
+
+fn listening(
+    server: &Serve,
+) -> impl Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static + use<> {
     let server = server.clone();
-    let listen = move || {
+    move || {
         let server = server.clone();
-        async move {
+        Box::pin(async move {
             let listener = TcpListener::on_port(80).unwrap();
             while let Ok(stream) = listener.accept().await {
                 stream.set_nodelay(true).unwrap();
                 flowlane::spawn(server(stream)).unwrap();
             }
-        }
-    };
-    start_on(workers, plan, listen, slack, go_on)
+        })
+    }
 }
 
-fn start_on<F, R>(workers: usize, plan: Plan, listen: F, slack: Duration, go_on: impl Fn(u64) -> bool) -> Ran
+fn start_on<F, R>(
+    workers: usize,
+    plan: Plan,
+    listen: F,
+    slack: Duration,
+    go_on: impl Fn(u64, &HttpWheel) -> bool,
+) -> Ran
 where
     F: Fn() -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send + 'static,
@@ -145,8 +164,8 @@ where
     let here = builder.host(here.interface(Interface { claimed, ..on("10.0.0.2/8") }));
     builder.pair((there, 0), (here, 0), PairConfig::default());
     let runtime = builder.start().unwrap();
-    let asked = AtomicU64::new(0);
-    let mut outcome = load.wait(ms(50), || go_on(asked.fetch_add(1, Ordering::Relaxed)));
+    let (asked, wheel) = (AtomicU64::new(0), load.wheel());
+    let mut outcome = load.wait(ms(50), || go_on(asked.fetch_add(1, Ordering::Relaxed), &wheel));
     let server = runtime.stop();
     let about = About {
         elapsed: outcome.elapsed,

@@ -18,3 +18,4 @@ mod redirects;
 mod replay;
 mod scale;
 mod stall;
+mod wheel;

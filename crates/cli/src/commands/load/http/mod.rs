@@ -178,6 +178,11 @@ impl Http {
 
         let kernel = self.place.link == LinkKind::Kernel;
         let records = std::mem::take(&mut outcome.records);
+        let mut about = about;
+        if !outcome.changes.is_empty() {
+            let changes: Vec<String> = outcome.changes.iter().map(ToString::to_string).collect();
+            about.setup.more.insert("changes".to_owned(), changes.join("; "));
+        }
         let mut run = join(
             About {
                 started,

@@ -15,6 +15,7 @@ use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 use super::super::home::Home;
 use super::super::near::FEW_FRAMES;
 use super::super::reach::WaitOption;
+use super::super::set::turning;
 use super::super::side::{Side, Ways};
 use crate::address;
 use crate::fast_open;
@@ -308,7 +309,15 @@ impl Place {
             }
         };
         builder.before_start(give_up_privileges);
-        Ok((self.instruments.run(builder, "load http", (host, recorders))?, host))
+        Ok((
+            self.instruments.run_changeable(
+                builder,
+                "load http",
+                (host, recorders),
+                turning(load.wheel()),
+            )?,
+            host,
+        ))
     }
 }
 

@@ -1,0 +1,69 @@
+//! `flowlane load set`: changes a load while it runs, over its control socket.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use flowlane::control::{self, LoadRequest, LoadView, VERSION};
+use flowlane_load::http::HttpWheel;
+use flowlane_load::{Change, Unchanged};
+
+use crate::commands::instance;
+use crate::{stdout, units};
+
+/// Change a load that runs with --control: its rate, or pause and resume it.
+///
+/// All lanes change at one moment, 200 ms later, which is printed and is in the report. No request that is due is lost or doubled.
+/// While it is paused nothing is due, and the run's time goes on.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Set {
+    /// rate=20k, pause or resume.
+    #[arg(value_name = "CHANGE")]
+    what: What,
+    /// Control socket of the load [default: that of the only instance of this user].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+struct What(LoadRequest);
+
+impl FromStr for What {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self(match (text, text.split_once('=')) {
+            ("pause", _) => LoadRequest::Pause,
+            ("resume", _) => LoadRequest::Resume,
+            (_, Some(("rate", rate))) => match units::count(rate).map_err(|e| e.to_string())? {
+                0 => return Err("rate=0: 'pause' is how nothing is sent".into()),
+                rate if rate > 1_000_000_000 => return Err(Unchanged::BadRate.to_string()),
+                rate => LoadRequest::Rate(rate as f64),
+            },
+            _ => return Err("known are rate=N (per second, as rate=20k), pause and resume".into()),
+        }))
+    }
+}
+
+impl Set {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let path = self.control.map_or_else(instance::only, Ok)?;
+        let view: LoadView = control::post(&path, "/v1/load", &self.what.0)?;
+        writeln!(stdout::lock(), "{}", view.words)?;
+        Ok(())
+    }
+}
+
+/// What the control socket of a load of HTTP does when it is asked.
+pub(super) fn turning(wheel: HttpWheel) -> impl Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync {
+    move |asked| {
+        let change = match asked {
+            LoadRequest::Rate(rate) => Change::Rate(*rate),
+            LoadRequest::Pause => Change::Pause,
+            LoadRequest::Resume => Change::Resume,
+        };
+        let told = wheel.turn(change).map_err(|why| why.to_string())?;
+        let (at_seconds, words) = (told.at.as_secs_f64(), told.to_string());
+        Ok(LoadView { version: VERSION, at_seconds, rate: told.rate, paused: told.paused, words })
+    }
+}
