@@ -3,9 +3,6 @@
 lately=()
 if base=$(recent_base); then
     git diff --name-only "$base" >"$CI_TARGET/ci-changed"
-    # An entry that changed is a guard of its own.
-    git diff -U0 "$base" -- crates/mutants/guards.list |
-        sed -nE 's/^@@ .*\+([0-9]+)(,([0-9]+))? @@.*/guards.list \1 \3/p' >>"$CI_TARGET/ci-changed"
     lately=(--changed "$CI_TARGET/ci-changed")
 else
     note "mutants: history does not reach back $recent_commits commits, so only the tenth was broken"

@@ -255,6 +255,7 @@ impl Crew {
     /// Lanes of all and of those that are left, if these are to have the share of the others.
     fn raised(&self) -> Option<(u32, u32)> {
         let number = |lanes: usize| u32::try_from(lanes).unwrap_or(u32::MAX);
+        // Guard: `m.fault.is_none()` as `true` fails crew::tests::the_others_have_the_share
         let left =
             self.members.iter().filter(|m| m.fault.is_none()).filter_map(|m| m.part).map(|(_, lanes)| lanes);
         let (of, left) = (number(self.lanes()), number(left.sum()));
@@ -267,6 +268,8 @@ impl Crew {
         let patience = self.plan.patience;
         for i in 0..self.members.len() {
             let silent = now.saturating_duration_since(self.members[i].heard);
+            // Guard: `!self.members[i].over && silent > patience` as `false` fails
+            // crew::tests::an_agent_that_falls_silent
             if !self.members[i].over && silent > patience {
                 self.lose(i, &format!("has not answered for {:.1} s", silent.as_secs_f64()), now);
             }
@@ -359,6 +362,7 @@ impl Crew {
         member.fault = Some(format!("{why}{when}"));
         // Where nobody is left, nobody goes on.
         let alone = self.members.iter().all(|member| member.fault.is_some());
+        // Guard: `alone` as `false` fails crew::tests::where_all_are_lost
         if self.stop.is_none() && (self.plan.loss == Loss::Fail || since.is_none() || alone) {
             self.failed = true;
             let words = format!("agent {} {why}", self.members[i].name());
@@ -421,6 +425,7 @@ impl Crew {
                     self.lose(i, why, now);
                 }
             }
+            // Guard: `*bytes > MOST_RESULTS` as `false` fails crew::tests::answers_of_others
             State::Ended { parts, bytes } if *bytes > MOST_RESULTS || u64::from(*parts) > (*bytes).max(1) => {
                 self.lose(i, "has more results than there can be", now);
             }

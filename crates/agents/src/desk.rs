@@ -136,10 +136,13 @@ impl Desk {
         if self.current.as_ref().is_some_and(|current| current.run == run) {
             return Answer::Done;
         }
+        // Guard: `(work.protocol, &work.program) != (PROTOCOL, &self.here.program)` as `false` fails
+        // desk::tests::one_run_at_a_time
         if (work.protocol, &work.program) != (PROTOCOL, &self.here.program) {
             let (ours, theirs) = (&self.here.program, &work.program);
             return Answer::refused(format!("has version {ours}, whoever conducts the run has {theirs}"));
         }
+        // Guard: `self.is_busy(now)` as `false` fails desk::tests::one_run_at_a_time
         if self.is_busy(now) {
             return Answer::refused("is busy with another run");
         }
@@ -193,6 +196,7 @@ impl Desk {
         if let Some(why) = &current.stop {
             return Err(why.clone());
         }
+        // Guard: `silent > current.patience` as `false` fails desk::tests::who_is_not_heard_of
         if silent > current.patience {
             return Err(format!(
                 "nothing was heard of whoever conducts the run for {:.1} s",

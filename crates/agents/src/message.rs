@@ -107,6 +107,7 @@ impl Work {
     pub fn fits(&self) -> bool {
         let bytes: usize = self.options.iter().map(String::len).sum();
         let scenario = self.scenario.as_ref().map_or(0, String::len);
+        // Guard: `bytes + scenario <= OPTION_BYTES` as `true` fails message::tests::what_is_too_much
         [&self.program, &self.load].iter().all(|w| w.len() <= WORDS)
             && self.options.len() <= OPTIONS
             && bytes + scenario <= OPTION_BYTES
@@ -234,6 +235,7 @@ impl Ask {
             Self::Prepare { run, work } => run.len() <= WORDS && work.fits(),
             Self::Deal { run, first, of } => run.len() <= WORDS && first < of && *of <= MOST_LANES,
             Self::Raise { run, of, left } => {
+                // Guard: `(1..=*of).contains(left)` as `true` fails message::tests::what_is_too_much
                 run.len() <= WORDS && (1..=*of).contains(left) && *of as usize <= MOST_LANES
             }
             Self::Stop { run, why } => run.len() <= WORDS && why.len() <= WORDS,

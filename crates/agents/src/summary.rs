@@ -119,6 +119,7 @@ impl Summary {
         summary.cpu_ns.iter_mut().chain(&mut summary.machine_ns).for_each(most);
         [&mut summary.wall_ns, &mut summary.memory].into_iter().for_each(most);
         summary.drops.values_mut().for_each(most);
+        // Guard: `(*count).min(MOST_COUNTED)` as `*count` fails summary::tests::results_come_whole
         summary.counts.values_mut().for_each(|count| *count = (*count).min(MOST_COUNTED));
         if let Some(ports) = &mut summary.home_ports {
             [&mut ports.home, &mut ports.elsewhere].into_iter().for_each(most);
@@ -130,9 +131,12 @@ impl Summary {
         if summary.drops.len() > REASONS || summary.drops.keys().any(|reason| reason.len() > 64) {
             return Err(bad("more reasons for drops than there are"));
         }
+        // Guard: `summary.counts.len() > REASONS` as `false` fails summary::tests::results_that_are_none
         if summary.counts.len() > REASONS || summary.counts.keys().any(|name| name.len() > 64) {
             return Err(bad("more counts than there are"));
         }
+        // Guard: `summary.records > RECORDS.min(limits.lanes.len().saturating_mul(limits.pools))` as `false`
+        // fails summary::tests::results_that_are_none
         if summary.records > RECORDS.min(limits.lanes.len().saturating_mul(limits.pools)) {
             return Err(bad("more records than lanes"));
         }

@@ -40,6 +40,7 @@ impl Batch {
         let all = u64::MAX >> (MOST - self.datagrams.len().clamp(1, MOST));
         if back == 0 {
             self.datagrams.clear();
+        // Guard: `back != all` as `false` fails capi/every_function
         } else if back != all {
             let mut at = 0;
             self.datagrams.retain(|_| {
@@ -161,6 +162,7 @@ pub unsafe extern "C" fn flowlane_batch_reply(batch: *mut Batch, index: usize, l
         // SAFETY: the program's handle.
         let batch = unsafe { changed(batch, "the batch") }?;
         let Some(datagram) = batch.datagrams.get_mut(index) else { return Err(batch.beyond(index)) };
+        // Guard: `len < datagram.len()` as `false` fails capi/every_function
         if len < datagram.len() {
             datagram.truncate(len);
         }

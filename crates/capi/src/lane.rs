@@ -119,6 +119,7 @@ impl Lane {
     /// Whether a callback of this lane is running on this thread.
     #[inline]
     pub(crate) fn here(&self) -> Result<(), Error> {
+        // Guard: `std::ptr::eq(HERE.get(), self)` as `true` fails capi/every_function
         if std::ptr::eq(HERE.get(), self) { Ok(()) } else { Err(Error::plain(FLOWLANE_ERR_WRONG_LANE)) }
     }
 

@@ -100,6 +100,7 @@ pub(crate) unsafe fn sized<T: Copy + Default>(
     }
     // SAFETY: its first field is its size.
     let size = unsafe { pointer.cast::<usize>().read() };
+    // Guard: `size < least || size > size_of::<T>()` as `false` fails capi/every_function
     if size < least || size > size_of::<T>() {
         let known = size_of::<T>();
         return Err(Error::invalid(format!(

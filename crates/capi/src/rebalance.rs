@@ -68,6 +68,7 @@ impl Policy for Programs {
 /// The lanes that are to be elsewhere. What names no worker is no step.
 fn steps(seen: &Observation, wanted: impl Iterator<Item = usize>) -> Vec<Step> {
     let moved = |(lane, worker): (usize, usize)| {
+        // Guard: `worker != seen.lanes[lane].worker` as `true` fails capi/every_function
         (worker < seen.workers && worker != seen.lanes[lane].worker).then_some(Step { lane, worker })
     };
     wanted.enumerate().filter_map(moved).collect()

@@ -124,6 +124,7 @@ pub unsafe extern "C" fn flowlane_runtime_free(runtime: *mut Runtime, grace_nano
 
 /// In a callback the runtime cannot be waited for.
 fn outside() -> Result<(), Error> {
+    // Guard: `crate::lane::flowlane_lane_current().is_null()` as `true` fails capi/every_function
     if crate::lane::flowlane_lane_current().is_null() {
         return Ok(());
     }

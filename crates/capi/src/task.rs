@@ -59,6 +59,8 @@ impl Wakers {
         let wakers: Vec<Waker> = {
             let mut places = self.lock();
             places.over = true;
+            // Guard: `places.wakers.iter_mut().filter_map(Option::take).collect()` as `Vec::new()` fails
+            // capi/every_function
             places.wakers.iter_mut().filter_map(Option::take).collect()
         };
         drop(wakers);

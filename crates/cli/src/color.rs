@@ -56,6 +56,7 @@ pub(crate) fn on_screen() -> bool {
 /// Whether marks on standard output have colours, which is a terminal that knows them or not.
 pub(crate) fn on_output(terminal: bool) -> bool {
     match of_arguments() {
+        // Guard: `terminal` as `true` fails cli/doctor::what_needs_nothing
         When::Auto => terminal && wanted(When::Auto, std::env::var_os("NO_COLOR").as_deref()),
         said => wanted(said, None),
     }

@@ -68,6 +68,7 @@ fn refuse(
     let (name, kernel) = (algorithm.name(), kernel_name(algorithm));
     let has = |list: &str| list.split_whitespace().any(|word| word == kernel);
     match tried {
+        // Guard: `has(allowed) || allowed.is_empty()` as `true` fails congestion::tests::what_the_kernel
         Ok(()) if has(allowed) || allowed.is_empty() => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => bail!(
             "--congestion {name}: the kernel does not have it, but {}; as root: modprobe tcp_{kernel}",

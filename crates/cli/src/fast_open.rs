@@ -25,6 +25,7 @@ fn check(end: End, value: &str) -> anyhow::Result<()> {
         End::Client => (1, "sends no data in SYNs"),
         End::Server => (2, "takes no data from SYNs"),
     };
+    // Guard: `bits.is_ok_and(|bits| bits & bit == 0)` as `false` fails fast_open::tests::each_end
     if bits.is_ok_and(|bits| bits & bit == 0) {
         bail!("--fast-open: the kernel {does} here; as root: sysctl net.ipv4.tcp_fastopen=3");
     }

@@ -81,6 +81,7 @@ pub(crate) fn ends() -> Vec<c_int> {
 /// Those of the signals that this process does not ignore.
 pub(crate) fn heeded(signals: &[c_int]) -> Vec<c_int> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // Guard: `!ignores(&status, *signal)` as `true` fails cli/ends::what_is_to_outlive_its_terminal_does
     signals.iter().copied().filter(|signal| !ignores(&status, *signal)).collect()
 }
 
@@ -94,6 +95,8 @@ impl Second {
     /// Whether this signal, one of [`ends`] that comes now, ends a command at once that is ending already.
     pub(crate) fn is(&mut self, signal: c_int) -> bool {
         let first = *self.first.get_or_insert_with(Instant::now);
+        // Guard: `first.elapsed() >= ECHO` as `true` fails
+        // cli/ends::a_signal_that_comes_twice_at_once_ends_in_order
         matches!(signal, SIGINT | SIGTERM) && first.elapsed() >= ECHO
     }
 }

@@ -84,6 +84,8 @@ pub(crate) fn with_files(mut arguments: Vec<OsString>, command: &Command) -> any
         let argument =
             known(key.get_ref(), of_service).with_context(|| format!("{}: line {line}", of_file()))?;
         options.push(format!("--{}", key.get_ref()));
+        // Guard: `is_given(&arguments[at + 1..], argument)` as `false` fails
+        // service_file::tests::a_file_becomes_arguments
         if is_given(&arguments[at + 1..], argument) {
             continue;
         }
@@ -154,6 +156,7 @@ fn service_of(
     if !names.contains(&service.as_str()) {
         bail!("line {line}: there is no service '{service}': {}", names.join(", "));
     }
+    // Guard: `named != service` as `false` fails service_file::tests::what_is_wrong
     if let Some(named) = named.filter(|named| named != service) {
         bail!("line {line}: it is for '{service}', and not for '{named}'");
     }
@@ -225,6 +228,7 @@ fn words(argument: &Arg, value: &Value) -> anyhow::Result<Vec<String>> {
         _ if !takes => bail!("'{name}' is true or false"),
         Value::Array(list) => {
             let several = matches!(argument.get_action(), ArgAction::Append) || values.max_values() > 1;
+            // Guard: `several` as `true` fails service_file::tests::what_is_wrong
             ensure!(several, "'{name}' takes one value, and no list");
             let plain: anyhow::Result<Vec<String>> = list.iter().map(|item| plain(name, item)).collect();
             plain?.into_iter().map(|text| format!("--{name}={text}")).collect()

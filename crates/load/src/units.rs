@@ -35,6 +35,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
 /// A number scaled and rounded, if it fits 53 bits, beyond which an `f64` is not exact.
 fn scale(number: f64, by: f64) -> Option<u64> {
     let scaled = (number * by).round();
+    // Guard: `(0.0..=9_007_199_254_740_992.0).contains(&scaled)` as `true` fails units::
     ((0.0..=9_007_199_254_740_992.0).contains(&scaled)).then_some(scaled as u64)
 }
 
@@ -68,6 +69,7 @@ pub fn frequency(text: &str) -> Result<f64, BadUnit> {
         _ => return Err(bad(text, FREQUENCY)),
     };
     let rate = number * by;
+    // Guard: `rate <= 9_007_199_254_740_992.0` as `true` fails units::
     if rate > 0.0 && rate <= 9_007_199_254_740_992.0 { Ok(rate) } else { Err(bad(text, FREQUENCY)) }
 }
 
@@ -88,6 +90,7 @@ pub fn show_frequency(rate: f64) -> String {
 /// Says what is expected.
 pub fn rate(text: &str) -> Result<u64, BadUnit> {
     match frequency(text) {
+        // Guard: `rate >= 1.0 && rate.fract() == 0.0` as `true` fails units::
         Ok(rate) if rate >= 1.0 && rate.fract() == 0.0 => Ok(rate as u64),
         _ => Err(bad(text, RATE)),
     }
@@ -124,6 +127,7 @@ pub fn duration(text: &str) -> Result<Duration, BadUnit> {
         "us" | "µs" => 1e3,
         "ms" => 1e6,
         "" if number == 0.0 => return Ok(Duration::ZERO),
+        // Guard: `return Err(bad(text, UNITLESS))` as `1e9` fails units::tests::units_scale
         "" => return Err(bad(text, UNITLESS)),
         "s" => 1e9,
         "m" | "min" => 6e10,

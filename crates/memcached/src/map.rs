@@ -171,10 +171,13 @@ impl FromStr for LaneMap {
         };
         let number = |name| value(name)?.parse::<usize>().map_err(|_| MapError::Bad(name));
         let lanes = number("lanes")?;
+        // Guard: `!lanes.is_power_of_two() || lanes > MOST` as `false` fails
+        // map::tests::what_cannot_be_is_refused
         if !lanes.is_power_of_two() || lanes > MOST {
             return Err(MapError::Bad("lanes"));
         }
         let here = number("lane_here")?;
+        // Guard: `here >= lanes` as `false` fails map::tests::what_cannot_be_is_refused
         if here >= lanes {
             return Err(MapError::Bad("lane_here"));
         }
@@ -235,6 +238,7 @@ fn config(text: &str) -> Option<HashConfig> {
 
 /// The lane of each slot.
 fn table(text: &str, lanes: usize) -> Option<Indirection> {
+    // Guard: `usize::from(*slot) < lanes` as `true` fails map::tests::what_cannot_be_is_refused
     let slot = |text: &str| text.parse().ok().filter(|slot| usize::from(*slot) < lanes).map(Bucket);
     Indirection::from_slots(text.split(',').map(slot).collect::<Option<_>>()?).ok()
 }

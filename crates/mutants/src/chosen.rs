@@ -3,7 +3,7 @@
 //! To break them all takes long, and a guard whose file stood still was tried when the file was written. A test can become blind
 //! without it all the same, so every run takes a tenth of the rest, another one by turn: ten runs have tried all.
 
-use super::list::Guard;
+use super::marks::Guard;
 use std::collections::BTreeSet;
 
 /// What is asked for; all guards if nothing is.
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub(crate) struct Choice {
     /// Only guards whose text, file or test has this word.
     pub(crate) only: Option<String>,
-    /// What changed: files, and lines of the list as `guards.list FIRST [LINES]`.
+    /// Files that changed, a line each.
     pub(crate) changed: Option<String>,
     /// Of the others a tenth, by this turn.
     pub(crate) tenth: Option<u64>,
@@ -20,44 +20,22 @@ pub(crate) struct Choice {
 /// The guards to break.
 pub(crate) fn chosen<'a>(guards: &'a [Guard], choice: &Choice) -> Vec<&'a Guard> {
     let some = choice.changed.is_some() || choice.tenth.is_some();
-    let (files, lines) = parse(choice.changed.as_deref().unwrap_or_default());
+    let files: BTreeSet<&str> = choice.changed.as_deref().unwrap_or_default().lines().collect();
     guards
         .iter()
         .filter(|guard| choice.only.as_deref().is_none_or(|word| guard.mentions(word)))
         .filter(|guard| {
             !some
                 || files.contains(guard.file.as_str())
-                || lines
-                    .iter()
-                    .any(|(first, end)| first < end && guard.line < *end && *first < guard.line + ENTRY)
                 || choice.tenth.is_some_and(|turn| share(guard) == turn % 10)
         })
         .collect()
 }
 
-/// Lines of an entry: the text, what it becomes, the tests.
-const ENTRY: usize = 3;
-
-/// Names of files, and lines of the list that changed, from the first to the one behind the last.
-fn parse(changed: &str) -> (BTreeSet<&str>, Vec<(usize, usize)>) {
-    let (mut files, mut lines) = (BTreeSet::new(), Vec::new());
-    for line in changed.lines() {
-        let Some(numbers) = line.strip_prefix("guards.list ") else {
-            files.insert(line);
-            continue;
-        };
-        let mut numbers = numbers.split_whitespace().map_while(|n| n.parse::<usize>().ok());
-        if let Some(first) = numbers.next() {
-            lines.push((first, first + numbers.next().unwrap_or(1)));
-        }
-    }
-    (files, lines)
-}
-
-/// Which of ten shares a guard is in, by what it says: one that moves in the list stays in its share.
+/// Which of ten shares a guard is in, by what it says: one that moves in its file stays in its share.
 fn share(guard: &Guard) -> u64 {
     // FNV-1a: the same on every machine and with every compiler.
-    let bytes = guard.file.bytes().chain(guard.text.iter().flat_map(|text| text.bytes()));
+    let bytes = guard.file.bytes().chain(guard.text.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -72,7 +50,8 @@ mod tests {
         let guard = |n: u32| Guard {
             number: n,
             file: format!("crates/a/src/{}.rs", n / 4),
-            text: ["if ".into(), format!("x == {n}"), " {".into()],
+            text: format!("x == {n}"),
+            at: 0..0,
             broken: "true".into(),
             tests: vec![(String::new(), "t".into())],
             line: n as usize * 4,
@@ -100,11 +79,6 @@ mod tests {
     fn what_changed_is_tried_and_nothing_else() {
         let changed = |text: &str| numbers(&Choice { changed: Some(text.into()), ..Choice::default() });
         assert_eq!(changed("README.md\ncrates/a/src/2.rs\n"), [8, 9, 10, 11]);
-        // An entry has three lines: 8, 9 and 10 are guard 2, 11 is empty, guard 3 begins at 12.
-        assert_eq!(changed("guards.list 10 \n"), [2]);
-        assert_eq!(changed("guards.list 10 3\n"), [2, 3]);
-        assert_eq!(changed("guards.list 11 1\n"), [0; 0]);
-        assert_eq!(changed("guards.list 10 0\n"), [0; 0], "lines that were taken away");
         assert_eq!(changed(""), [0; 0]);
     }
 

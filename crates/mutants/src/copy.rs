@@ -1,8 +1,9 @@
 //! A copy of the workspace in which every guard can be broken.
 
-use super::list::Guard;
+use super::marks::Guard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// What every crate with guards gets at the end of its `lib.rs`, or of its `main.rs` if it has none.
@@ -65,20 +66,12 @@ pub(crate) fn is_library(root: &Path, package: &str) -> bool {
 /// The files that are not as they were: with their guards, and `lib.rs` with the switch.
 fn changed(root: &Path, guards: &[Guard]) -> Result<BTreeMap<PathBuf, String>, String> {
     let mut changed = BTreeMap::new();
-    let mut wrong = Vec::new();
     let read =
         |path: &Path| fs::read_to_string(root.join(path)).map_err(|e| format!("{}: {e}", path.display()));
     let files: BTreeSet<&str> = guards.iter().map(|guard| guard.file.as_str()).collect();
     for file in files {
-        let text = read(Path::new(file))?;
-        let mut spans = Vec::new();
-        for guard in guards.iter().filter(|guard| guard.file == file) {
-            match span(&text, guard) {
-                Ok((start, end)) => spans.push((start, end, guard)),
-                Err(why) => wrong.push(format!("guards.list, line {}: {file}: {why}", guard.line)),
-            }
-        }
-        changed.insert(PathBuf::from(file), breakable(&text, spans));
+        let of_file = guards.iter().filter(|guard| guard.file == file).collect();
+        changed.insert(PathBuf::from(file), breakable(&read(Path::new(file))?, of_file));
     }
     for package in guards.iter().map(Guard::package).collect::<BTreeSet<_>>() {
         let root_file =
@@ -89,46 +82,32 @@ fn changed(root: &Path, guards: &[Guard]) -> Result<BTreeMap<PathBuf, String>, S
         };
         changed.insert(root_file, text + SWITCH);
     }
-    if wrong.is_empty() { Ok(changed) } else { Err(wrong.join("\n")) }
-}
-
-/// Where a guard stands.
-fn span(text: &str, guard: &Guard) -> Result<(usize, usize), String> {
-    let [before, inside, _] = &guard.text;
-    let whole = guard.text.concat();
-    let mut places = places(text, &whole);
-    let (Some(start), None) = (places.next(), places.next()) else {
-        return Err(format!("not there exactly once: {}", whole.trim()));
-    };
-    let skipped = start + matched(&text[start..], before).ok_or("not found")?;
-    let start = skipped + text[skipped..].len() - text[skipped..].trim_start().len();
-    let end = start + matched(&text[start..], inside).ok_or("not found")?;
-    Ok((start, end))
+    Ok(changed)
 }
 
 /// The text with every guard made breakable; one may stand within another.
-fn breakable(text: &str, mut spans: Vec<(usize, usize, &Guard)>) -> String {
-    spans.sort_by_key(|(start, end, _)| (*start, std::cmp::Reverse(*end)));
-    part(text, (0, text.len()), &spans)
+fn breakable(text: &str, mut guards: Vec<&Guard>) -> String {
+    guards.sort_by_key(|guard| (guard.at.start, std::cmp::Reverse(guard.at.end)));
+    part(text, 0..text.len(), &guards)
 }
 
-fn part(text: &str, (from, to): (usize, usize), spans: &[(usize, usize, &Guard)]) -> String {
-    let (mut new, mut at, mut next) = (String::new(), from, 0);
-    while let Some((start, end, guard)) = spans.get(next) {
-        let within = spans[next + 1..].iter().take_while(|(_, inner, _)| inner <= end).count();
-        let original = part(text, (*start, *end), &spans[next + 1..next + 1 + within]);
+fn part(text: &str, of: Range<usize>, guards: &[&Guard]) -> String {
+    let (mut new, mut at, mut next) = (String::new(), of.start, 0);
+    while let Some(guard) = guards.get(next) {
+        let within = guards[next + 1..].iter().take_while(|inner| inner.at.end <= guard.at.end).count();
+        let original = part(text, guard.at.clone(), &guards[next + 1..next + 1 + within]);
         let (broken, number) = (&guard.broken, guard.number);
         let either = format!("if crate::mutant({number}) {{ {broken} }} else {{ {original} }}");
-        new += &text[at..*start];
+        new += &text[at..guard.at.start];
         // A statement, an expression, or the end of a chain of calls.
-        new += &match &text[*start..*end] {
+        new += &match &text[guard.at.clone()] {
             guard if guard.ends_with([';', '}']) => either,
             guard if guard.starts_with(['.', '=', '<', '>']) => chained(guard, broken, number),
             _ => format!("({either})"),
         };
-        (at, next) = (*end, next + 1 + within);
+        (at, next) = (guard.at.end, next + 1 + within);
     }
-    new + &text[at..to]
+    new + &text[at..of.end]
 }
 
 /// `.max(a)` and `.min(a)` that become `.max(b)`, and `== a` that becomes `== b`: only what is compared with differs.
@@ -140,29 +119,6 @@ fn chained(original: &str, broken: &str, number: u32) -> String {
     };
     let ([head, ours, tail], [_, theirs, _]) = (split(original), split(broken));
     format!("{head}(if crate::mutant({number}) {{ {theirs} }} else {{ {ours} }}){tail}")
-}
-
-/// Where `wanted` begins in `text`, white space aside.
-fn places<'a>(text: &'a str, wanted: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let first = wanted.trim_start().chars().next().unwrap_or(' ');
-    text.char_indices()
-        .filter(move |(_, c)| *c == first)
-        .map(|(at, _)| at)
-        .filter(move |at| matched(&text[*at..], wanted).is_some())
-}
-
-/// How many bytes of `text` are `wanted`, white space aside. Commas that end a list over several lines count as white space.
-fn matched(text: &str, wanted: &str) -> Option<usize> {
-    let mut end = 0;
-    let mut have = text.char_indices().filter(|(_, c)| !c.is_whitespace());
-    for c in wanted.chars().filter(|c| !c.is_whitespace()) {
-        let (at, found) = have.next()?;
-        if found != c {
-            return None;
-        }
-        end = at + c.len_utf8();
-    }
-    Some(end)
 }
 
 fn copy(
@@ -220,37 +176,29 @@ fn remove_others(to: &Path, path: &Path, kept: &BTreeSet<PathBuf>) -> Result<(),
 
 #[cfg(test)]
 mod tests {
+    use super::super::marks::marks;
     use super::*;
 
-    fn guard(text: [&str; 3], broken: &str) -> Guard {
-        Guard {
-            number: 7,
-            file: "crates/a/src/b.rs".into(),
-            text: text.map(str::to_owned),
-            broken: broken.into(),
-            tests: vec![],
-            line: 1,
-        }
-    }
-
-    fn broken(source: &str, guards: &[Guard]) -> String {
-        breakable(
-            source,
-            guards.iter().map(|g| span(source, g).map(|(a, b)| (a, b, g)).expect("there")).collect(),
-        )
+    /// The source with its marks' guards made breakable, which have number 7.
+    fn broken(source: &str) -> String {
+        let mut guards = marks("crates/a/src/b.rs", source).expect("marks");
+        guards.iter_mut().for_each(|guard| guard.number = 7);
+        breakable(source, guards.iter().collect())
     }
 
     #[test]
     fn expressions_and_statements_become_breakable() {
-        let source = "fn f() {\n    if a\n        && b == 0\n    {\n        go(x.min(7));\n    }\n}\n";
-        let new = broken(source, &[guard(["a && ", "b == 0", " {"], "true")]);
+        let source = |mark: &str| {
+            format!(
+                "fn f() {{\n    // Guard: {mark} fails t\n    if a\n        && b == 0\n    {{\n        go(x.min(7));\n    }}\n}}\n"
+            )
+        };
+        let new = broken(&source("`b == 0` as `true`"));
         assert!(new.contains("&& (if crate::mutant(7) { true } else { b == 0 })\n    {"), "{new}");
-        let new = broken(source, &[guard(["", "go(x.min(7));", ""], "")]);
+        let new = broken(&source("no `go(x.min(7));`"));
         assert!(new.contains("if crate::mutant(7) {  } else { go(x.min(7)); }\n"), "{new}");
-        let new = broken(source, &[guard(["go(x", ".min(7)", ""], ".min(9)")]);
+        let new = broken(&source("`.min(7)` as `.min(9)`"));
         assert!(new.contains("go(x.min((if crate::mutant(7) { 9 } else { 7 })));"), "{new}");
-        assert!(span(source, &guard(["", "went();", ""], "")).is_err(), "not there");
-        assert!(span("x(); x();", &guard(["", "x();", ""], "")).is_err(), "twice");
     }
 
     #[test]
@@ -269,9 +217,10 @@ mod tests {
 
     #[test]
     fn a_guard_may_stand_within_another() {
-        let (outer, inner) = (guard(["", "a || b", ";"], "true"), guard(["|| ", "b", ";"], "false"));
-        let new = broken("x = a || b;", &[inner, outer]);
+        let marked = "// Guard: `a || b` as `true` fails t\n// Guard: `b` as `false` fails t\nx = a || b;";
+        let new = broken(marked);
         let inner = "(if crate::mutant(7) { false } else { b })";
+        let new = new.lines().last().expect("a line");
         assert_eq!(new, format!("x = (if crate::mutant(7) {{ true }} else {{ a || {inner} }});"));
     }
 }

@@ -1,14 +1,14 @@
 //! Breaks guards of Flowlane one by one and demands that a test notices each.
 //!
-//! A suite may run every line and still miss what a line is for. So `guards.list` names guards: a piece of source text, what it
-//! becomes when it is broken, and the tests that have to fail then. The source itself stays as it is. This program
+//! A suite may run every line and still miss what a line is for. So comments in the source mark guards: a piece of its text, what it
+//! becomes when it is broken, and the tests that have to fail then. This program
 //!
 //! 1. copies the workspace, and in the copy turns each piece into `if crate::mutant(17) { broken } else { original }`;
 //! 2. builds the tests of the copy, once for all guards;
 //! 3. runs the named tests as they are: they have to pass, and there have to be some;
 //! 4. runs them for each guard with `FLOWLANE_MUTANT=17`: one of them has to fail.
 //!
-//! A piece that is no longer in the source is an error too, so the list stays true. See [`list`] for how it is written.
+//! A mark whose piece is no longer behind it is an error too, so marks stay true. See [`marks`] for how they are written.
 //!
 //! ```text
 //! cargo run -p flowlane-mutants -- DIRECTORY [--only WORD] [--changed FILE] [--tenth TURN] [--show]
@@ -20,7 +20,7 @@
 
 mod chosen;
 mod copy;
-mod list;
+mod marks;
 mod run;
 
 use chosen::Choice;
@@ -78,9 +78,7 @@ fn main() -> ExitCode {
 fn all(to: &Path, choice: &Choice, show: bool) -> Result<bool, String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.ancestors().nth(2).ok_or("not in a workspace")?;
-    let file = here.join("guards.list");
-    let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let guards = list::parse(&text)?;
+    let guards = marks::all(root)?;
     copy::make(root, to, &guards)?;
     let chosen = chosen::chosen(&guards, choice);
     if chosen.is_empty() {

@@ -1,7 +1,7 @@
 //! Builds the copy's tests and runs them, whole and with one guard broken.
 
 use super::copy::is_library;
-use super::list::Guard;
+use super::marks::Guard;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub(crate) fn all(copy: &Path, guards: &[&Guard], show: bool) -> Result<bool, St
                     let took = begin.elapsed().as_secs_f32();
                     match noticed {
                         Some(by) if show => {
-                            println!("{}: {}: {by}: {took:.1} s", guard.line, guard.text[1].trim());
+                            println!("{}: {by}: {took:.1} s", guard.place());
                         }
                         Some(_) => {}
                         None => missed.lock().unwrap_or_else(PoisonError::into_inner).push(*guard),
@@ -57,12 +57,7 @@ pub(crate) fn all(copy: &Path, guards: &[&Guard], show: bool) -> Result<bool, St
     let mut missed = missed.into_inner().unwrap_or_else(PoisonError::into_inner);
     missed.retain(|guard| noticed(guard).is_none());
     for guard in &missed {
-        println!(
-            "guards.list, line {}: nobody noticed that {} is broken: {}",
-            guard.line,
-            guard.file,
-            guard.text[1].trim()
-        );
+        println!("{}: nobody noticed that it is broken", guard.place());
     }
     println!(
         "{} of {} broken guards noticed in {} s",
@@ -156,7 +151,7 @@ fn of_guard(copy: &Path, guard: &Guard, programs: &Programs) -> Result<Tests, St
     for (program, test) in &guard.tests {
         let name = if program.is_empty() { &own } else { program };
         let path = find(programs, copy, guard.package(), name)
-            .ok_or_else(|| format!("line {}: no test program {name}", guard.line))?;
+            .ok_or_else(|| format!("{}: no test program {name}", guard.place()))?;
         tests.entry(path.clone()).or_default().push(test.clone());
     }
     Ok(tests)

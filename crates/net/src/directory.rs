@@ -16,6 +16,7 @@ pub fn default_directory() -> PathBuf {
 
 /// Whether it is a directory of this user. `sudo -E` leaves root the one of another user, who could not use what root makes there.
 pub(crate) fn is_of(dir: &Path, uid: u32) -> bool {
+    // Guard: `found.uid() == uid` as `true` fails directory::tests::a_directory_of_another_user_is_not_used
     dir.is_absolute() && std::fs::metadata(dir).is_ok_and(|found| found.is_dir() && found.uid() == uid)
 }
 

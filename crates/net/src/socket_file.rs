@@ -41,9 +41,13 @@ impl SocketFile {
         match fs::symlink_metadata(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e.into()),
+            // Guard: `!meta.file_type().is_socket()` as `false` fails socket_file::tests
             Ok(meta) if !meta.file_type().is_socket() => return Err(SocketFileError::NotASocket),
             Ok(_) => match UnixStream::connect(path) {
                 Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
+                // Guard: `Err(SocketFileError::InUse)` as
+                // `fs::remove_file(path).map_err(Into::into).and(Err(SocketFileError::NotASocket))` fails
+                // socket_file::tests::the_living
                 Ok(_) => return Err(SocketFileError::InUse),
                 Err(e) => return Err(e.into()),
             },
@@ -52,6 +56,8 @@ impl SocketFile {
         // somebody else took the name meanwhile.
         let hidden = path.with_extension(format!("{}.new", std::process::id()));
         let listener = UnixListener::bind(&hidden)?;
+        // Guard: `fs::set_permissions(&hidden, Permissions::from_mode(mode))` as
+        // `fs::set_permissions(&hidden, Permissions::from_mode(0o777))` fails socket_file::tests
         let done = fs::set_permissions(&hidden, Permissions::from_mode(mode))
             .and_then(|()| fs::symlink_metadata(&hidden))
             .and_then(|meta| fs::hard_link(&hidden, path).map(|()| (meta.dev(), meta.ino())));
@@ -73,6 +79,8 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let there = fs::symlink_metadata(&self.path).map(|meta| (meta.dev(), meta.ino()));
+        // Guard: `there.is_ok_and(|there| there == self.made)` as `true` fails
+        // socket_file::tests::the_file_of_another
         if there.is_ok_and(|there| there == self.made) {
             let _ = fs::remove_file(&self.path);
         }

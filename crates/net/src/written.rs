@@ -78,6 +78,7 @@ pub fn open_for_writing(path: &Path, mode: u32) -> io::Result<File> {
             Errno::NXIO => io::Error::new(io::ErrorKind::NotConnected, "is a pipe that nobody reads"),
             e => e.into(),
         })?);
+        // Guard: `is_read(&file.metadata()?)` as `false` fails written::tests::a_file_that_is_read
         if is_read(&file.metadata()?) {
             let why = "is a file that this command reads: name another to write to";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -128,6 +129,7 @@ fn behind(path: &Path) -> io::Result<Behind> {
 
 /// Root follows links of its own only; who is not root can lose no other file than their own.
 fn is_followed(owner: u32, us: u32) -> io::Result<()> {
+    // Guard: `us != 0 || owner == 0` as `true` fails written::tests::root_follows
     if us != 0 || owner == 0 {
         return Ok(());
     }

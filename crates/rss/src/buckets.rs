@@ -73,9 +73,12 @@ impl BucketMap {
     /// # Errors
     /// If either number is out of range.
     pub fn new(buckets: usize, workers: usize) -> Result<Self, BucketError> {
+        // Guard: `!buckets.is_power_of_two()` as `false` fails buckets::tests
+        // Guard: `buckets > MAX_BUCKETS` as `false` fails buckets::tests
         if !buckets.is_power_of_two() || buckets > MAX_BUCKETS {
             return Err(BucketError::Buckets(buckets));
         }
+        // Guard: `workers == 0` as `false` fails buckets::tests
         if workers == 0 || workers > usize::from(u16::MAX) {
             return Err(BucketError::Workers(workers));
         }

@@ -79,6 +79,7 @@ impl Rss {
         if workers == 0 || workers > usize::from(u16::MAX) {
             return Err(CardTableError::Workers(workers));
         }
+        // Guard: `usize::from(**q) >= queues` as `false` fails card::tests
         if let Some((slot, &queue)) = slots.iter().enumerate().find(|(_, q)| usize::from(**q) >= queues) {
             return Err(CardTableError::Queue { slot, queue, queues });
         }

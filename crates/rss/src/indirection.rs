@@ -61,6 +61,7 @@ impl Indirection {
     /// If the size is out of range.
     pub fn from_slots(slots: Vec<Bucket>) -> Result<Self, IndirectionError> {
         let n = slots.len();
+        // Guard: `!(2..=MAX_SLOTS).contains(&n)` as `n > MAX_SLOTS` fails indirection::tests
         if !(2..=MAX_SLOTS).contains(&n) {
             return Err(IndirectionError::Size(n));
         }
@@ -76,6 +77,7 @@ impl Indirection {
     /// If the size is out of range or all weights are zero.
     pub fn weighted(slots: usize, weights: &[u32]) -> Result<Self, IndirectionError> {
         let total: i64 = weights.iter().map(|&w| i64::from(w)).sum();
+        // Guard: `total == 0` as `false` fails indirection::tests
         if total == 0 {
             return Err(IndirectionError::NoWeight);
         }
@@ -86,6 +88,7 @@ impl Indirection {
                 *have += i64::from(weight);
             }
             let richest = (0..earned.len()).rev().max_by_key(|&b| earned[b]).unwrap_or(0);
+            // Guard: no `earned[richest] -= total;` fails indirection::tests
             earned[richest] -= total;
             Bucket(richest as u16)
         });

@@ -93,6 +93,7 @@ impl Key {
     /// # Errors
     /// If there are fewer than 16 or more than 52.
     pub fn new(bytes: &[u8]) -> Result<Self, KeyError> {
+        // Guard: `!(MIN_KEY..=MAX_KEY).contains(&bytes.len())` as `bytes.len() > MAX_KEY` fails key::tests
         if !(MIN_KEY..=MAX_KEY).contains(&bytes.len()) {
             return Err(KeyError::Length(bytes.len()));
         }
@@ -120,6 +121,7 @@ impl Key {
         for c in text.chars() {
             let Some(digit) = c.to_digit(16) else {
                 match c {
+                    // Guard: `high.is_none()` as `true` fails key::tests
                     ':' | ' ' | '-' if high.is_none() => continue,
                     _ => return Err(KeyError::NotHex),
                 }

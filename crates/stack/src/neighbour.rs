@@ -162,6 +162,8 @@ impl Neighbours {
     pub(crate) fn wait(&mut self, interface: u8, address: IpAddr, frame: Frame) -> Result<(), Frame> {
         let Some(i) = self.find(interface, address) else { return Err(frame) };
         let entry = &mut self.entries[i];
+        // Guard: `entry.waiting.len() >= WAITING_EACH` as `false` fails neighbour lane/resolution
+        // Guard: `self.waiting >= WAITING_ALL` as `false` fails neighbour::tests::packets_that_wait
         if entry.waiting.len() >= WAITING_EACH || self.waiting >= WAITING_ALL {
             return Err(frame);
         }
@@ -245,6 +247,7 @@ impl Neighbours {
         if let Some(slot) = self.free.pop() {
             return slot;
         }
+        // Guard: `self.entries.len() < CAPACITY` as `true` fails neighbour lane/resolution
         if self.entries.len() < CAPACITY {
             return self.entries.len() as u32;
         }
@@ -302,6 +305,7 @@ impl Neighbours {
             if entry.generation != generation || !matches!(entry.state, State::Incomplete | State::Probe) {
                 continue;
             }
+            // Guard: `entry.tries >= TRIES` as `false` fails neighbour lane/resolution
             if entry.tries >= TRIES {
                 stats.timed_out += 1;
                 return Some(Err(self.remove(i)));

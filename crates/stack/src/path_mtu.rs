@@ -71,6 +71,7 @@ impl PathMtus {
     /// is told to the host's other lanes.
     pub(crate) fn learn(&mut self, now: Time, to: IpAddr, mtu: u16) {
         let mtu = Self::at_least(to, mtu);
+        // Guard: `self.news.len() < NEWS` as `true` fails path_mtu::tests::news_is_bounded
         if self.enter(now, to, mtu) && self.news.len() < NEWS {
             self.news.push_back((to, mtu));
         }
@@ -90,6 +91,7 @@ impl PathMtus {
     /// `mtu`, bytes, or what every path of the destination's family carries if that is more.
     pub(crate) fn at_least(to: IpAddr, mtu: u16) -> u16 {
         let least = if to.is_ipv4() { LEAST_V4 } else { ipv6::MIN_MTU as u16 };
+        // Guard: `mtu.max(least)` as `mtu` fails path_mtu::tests::news_is_bounded
         mtu.max(least)
     }
 
@@ -101,6 +103,7 @@ impl PathMtus {
             *known = mtu.min(*known);
             return news;
         }
+        // Guard: `self.ages.len() >= CAPACITY` as `false` fails bounds/link::narrow_ways
         if self.ages.len() >= CAPACITY {
             self.forget_oldest();
         }

@@ -44,6 +44,7 @@ impl Loop {
         let of = handle.cast_const();
         // SAFETY: the caller's. The thread of a loop never changes, so that any thread may look at it.
         let thread = if of.is_null() { None } else { Some(unsafe { (*of).thread }) };
+        // Guard: `thread != std::thread::current().id()` as `false` fails capi/every_function_of_a_loop
         if thread.is_some_and(|thread| thread != std::thread::current().id()) {
             return Err(Error::new(FLOWLANE_ERR_WRONG_LANE, "the loop belongs to another thread"));
         }

@@ -174,6 +174,7 @@ impl Serving {
                 tcp.call(tcp.events.writable);
                 called = true;
             }
+            // Guard: `PAUSED` as `0` fails capi/every_function
             if !tcp.is(PAUSED | ENDED | CLOSING) {
                 match tcp.stream.poll_readable(cx) {
                     Poll::Pending => {}

@@ -107,6 +107,7 @@ pub unsafe extern "C" fn flowlane_tcp_write(
             let tcp = borrowed(tcp, "the connection")?;
             let data = bytes(data, len, "the data")?;
             // What is sent without a copy goes before what is written after it.
+            // Guard: `tcp.sends.all_queued()` as `true` fails capi/every_function
             let written = if tcp.sends.all_queued() { tcp.stream.try_write(data)? } else { None };
             match written {
                 Some(written) => give(n, written, "the number of bytes"),

@@ -164,6 +164,7 @@ impl Compare {
         // `None`: the run was cut short by ^C, or failed of it.
         let mut figure = |side: char| {
             let run = self.figure(if side == 'a' { &self.a } else { &self.b }, &interrupt);
+            // Guard: `interrupt.came()` as `false` fails cli/compare::an_interrupted
             if interrupt.came() {
                 return Ok(None);
             }

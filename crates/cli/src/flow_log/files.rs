@@ -87,6 +87,8 @@ impl Target {
             let name = entry?.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix(&stem)?.strip_prefix('-'));
             let number = number.and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+            // Guard: `next.max(number.map_or(0, |n| n.saturating_add(1)))` as `1` fails
+            // flow_log::tests::records_are_read_back_and_nothing_is_overwritten
             next = next.max(number.map_or(0, |n| n.saturating_add(1)));
         }
         Ok(next)
@@ -94,6 +96,8 @@ impl Target {
 
     /// Gives the only file of a run the name that was asked for, unless there is another of that name. `first`: its number.
     pub(super) fn name_only(&self, first: u32) {
+        // Guard: `first == 1` as `true` fails
+        // flow_log::tests::records_are_read_back_and_nothing_is_overwritten
         if first == 1 {
             // The numbered name does as well.
             let _ = rename_new(&self.named(first), &self.path);

@@ -120,6 +120,8 @@ pub(super) struct Timeouts {
 
 /// Whole seconds, no less, as far as the element goes.
 fn seconds(time: Duration) -> u16 {
+    // Guard: `u16::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u16::MAX)` as `time.as_secs() as u16`
+    // fails ipfix::message::tests::timeouts_are_told
     u16::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u16::MAX)
 }
 

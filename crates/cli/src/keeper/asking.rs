@@ -55,6 +55,7 @@ impl<W: Write, R: Read + AsFd> Pipes<W, R> {
 
     /// Asks for a change. The outer error means that there was no answer within `patience`, the inner one that the change was refused.
     pub(super) fn ask(&mut self, request: &str, patience: Duration) -> Result<Result<(), String>, NoAnswer> {
+        // Guard: `self.waiting` as `false` fails keeper::asking
         if self.waiting && self.answer(Duration::ZERO)?.is_none() {
             let why = "the process that changes the card's settings is still busy with an earlier change";
             return Err(NoAnswer::Late(why.to_owned()));
@@ -84,6 +85,7 @@ impl<W: Write, R: Read + AsFd> Pipes<W, R> {
         }
         let mut line = String::new();
         self.from.read_line(&mut line).map_err(|e| gone(&e))?;
+        // Guard: `number.parse() == Ok(self.number)` as `true` fails keeper::asking
         let answer = line.trim_end().split_once(' ').filter(|(number, _)| number.parse() == Ok(self.number));
         let Some((_, answer)) = answer else {
             return Err(NoAnswer::Gone("the process that changes the card's settings has ended".to_owned()));

@@ -131,6 +131,7 @@ impl BodyDecoder {
                 b';' | b' ' | b'\t' => self.extension(n)?,
                 _ => {
                     let digit = digit(byte).ok_or(Fault::BadChunkSize)?;
+                    // Guard: `n >= TOO_LARGE` as `false` fails h1::
                     if n >= TOO_LARGE {
                         return Err(Fault::ChunkTooLarge);
                     }
@@ -139,6 +140,7 @@ impl BodyDecoder {
             },
             State::Extension(n) => match byte {
                 b'\r' => State::SizeLf(n),
+                // Guard: `return Err(Fault::BadChunkSize)` as `self.extension(n)?` fails h1::
                 b'\n' | 0 => return Err(Fault::BadChunkSize),
                 _ => self.extension(n)?,
             },
@@ -151,6 +153,7 @@ impl BodyDecoder {
                     State::Trailer
                 }
             }
+            // Guard: `expect(byte, b'\r', Fault::BadChunkEnd)` as `Ok(())` fails h1::
             State::DataCr => expect(byte, b'\r', Fault::BadChunkEnd).map(|()| State::DataLf)?,
             State::DataLf => expect(byte, b'\n', Fault::BadChunkEnd).map(|()| State::Size)?,
             State::Trailer if byte == b'\r' => State::LastLf,
@@ -182,6 +185,7 @@ impl BodyDecoder {
     }
 
     fn spend(&mut self, fault: Fault) -> Result<(), Fault> {
+        // Guard: `self.spare.checked_sub(1).ok_or(fault)?` as `{ let _ = fault; self.spare }` fails h1::
         self.spare = self.spare.checked_sub(1).ok_or(fault)?;
         Ok(())
     }

@@ -166,6 +166,7 @@ fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Request
         method: parsed.method.unwrap_or_default(),
         target: parsed.path.unwrap_or_default(),
         version,
+        // Guard: `seen.hosts == 1` as `true` fails h1:: server::
         host: if seen.hosts == 1 { seen.host } else { None },
         framing,
         keep_alive: seen.keep_alive(version),
@@ -205,6 +206,7 @@ fn parse_response<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Option<(Respon
     config.allow_obsolete_multiline_headers_in_responses(true);
     let status = config.parse_response_with_uninit_headers(&mut parsed, bytes, storage);
     let Some(len) = length(status, bytes, limits)? else { return Ok(None) };
+    // Guard: `*code >= 100` as `true` fails h1::
     let status = parsed.code.filter(|code| *code >= 100).ok_or(Fault::BadStatus)?;
     let seen = Seen::of(parsed.headers)?;
     let version = version(parsed.version);
@@ -226,8 +228,10 @@ fn version(minor: Option<u8>) -> Version {
 #[inline]
 fn length(status: httparse::Result<usize>, bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
     match status? {
+        // Guard: `len > limits.head_bytes()` as `false` fails h1::
         Status::Complete(len) if len > limits.head_bytes() => Err(Fault::HeadTooLong),
         Status::Complete(len) => Ok(Some(len)),
+        // Guard: `bytes.len() >= limits.head_bytes()` as `false` fails h1::
         Status::Partial if bytes.len() >= limits.head_bytes() => Err(Fault::HeadTooLong),
         Status::Partial => Ok(None),
     }
@@ -284,6 +288,7 @@ impl<'a> Seen<'a> {
     fn content_length(&mut self, value: &[u8]) -> Result<(), Fault> {
         for element in value.split(|b| *b == b',') {
             let length = number(element.trim_ascii()).ok_or(Fault::BadLength)?;
+            // Guard: `self.length.is_some_and(|before| before != length)` as `false` fails h1::
             if self.length.is_some_and(|before| before != length) {
                 return Err(Fault::ConflictingLengths);
             }
@@ -307,10 +312,12 @@ impl<'a> Seen<'a> {
     }
 
     fn request_framing(&self, version: Version) -> Result<Framing, Fault> {
+        // Guard: `self.both()` as `false` fails h1::
         if self.both() {
             return Err(Fault::LengthAndCoding);
         }
         // A coding in a message of 1.0 means that its framing is faulty (RFC 9112 §6.1).
+        // Guard: `self.unknown_coding` as `false` fails h1::
         if self.unknown_coding || self.coded && version == Version::Http10 {
             return Err(Fault::UnknownCoding);
         }
@@ -322,6 +329,7 @@ impl<'a> Seen<'a> {
     }
 
     fn response_framing(&self, status: u16, version: Version) -> Result<Framing, Fault> {
+        // Guard: `status == 204 || status == 304` as `false` fails h1::
         if status < 200 || status == 204 || status == 304 {
             return Ok(Framing::None);
         }
@@ -337,6 +345,7 @@ impl<'a> Seen<'a> {
     }
 
     fn keep_alive(&self, version: Version) -> bool {
+        // Guard: `!self.close` as `true` fails h1::
         !self.close && (self.keep || version == Version::Http11)
     }
 }
@@ -348,6 +357,7 @@ fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Digits only: no sign, no space, nothing that is not there.
 fn number(digits: &[u8]) -> Option<u64> {
+    // Guard: `!digits.iter().all(u8::is_ascii_digit)` as `false` fails h1::
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -307,6 +307,7 @@ fn begin<'a, H>(
     limits: &Limits,
 ) -> Result<Event<'a, H>, Fault> {
     match parsed.framing {
+        // Guard: `*interim >= MOST_INTERIM` as `false` fails reader::tests::interim_responses_have_an_end
         None if *interim >= MOST_INTERIM => {
             *state = State::Failed(Fault::TooManyInterim);
             Err(Fault::TooManyInterim)

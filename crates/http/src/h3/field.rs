@@ -52,15 +52,18 @@ impl Fields {
         let (mut pseudo, mut others) = (0u8, false);
         let mut begin = 0;
         while let Some(middle) = decoder.next(&mut self.bytes)? {
+            // Guard: `self.ends.len() == most.fields` as `false` fails h3::field::
             if self.ends.len() == most.fields {
                 return Err(Fault::TooManyFields);
             }
+            // Guard: `self.bytes.len() > most.bytes` as `false` fails h3::field::
             if self.bytes.len() > most.bytes {
                 return Err(Fault::TooLong);
             }
             self.ends.push((middle as u32, self.bytes.len() as u32));
             let (name, value) = (&self.bytes[begin..middle], &self.bytes[middle..]);
             begin = self.bytes.len();
+            // Guard: `value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n'))` as `false` fails h3::field::
             if value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n')) {
                 return Err(Fault::BadFieldValue);
             }
@@ -78,6 +81,7 @@ impl Fields {
                 _ => None,
             };
             let bit = 1 << bit.ok_or(Fault::BadPseudo)?;
+            // Guard: `others || pseudo & bit != 0` as `false` fails h3::field::
             if others || pseudo & bit != 0 {
                 return Err(Fault::BadPseudo);
             }
@@ -139,6 +143,8 @@ fn ordinary(name: &[u8], value: &[u8]) -> Result<(), Fault> {
     if name.is_empty() || !name.iter().all(token) {
         return Err(Fault::BadFieldName);
     }
+    // Guard: `OF_CONNECTIONS.contains(&name) || (name == b"te" && value != b"trailers")` as `false` fails
+    // h3::field::
     if OF_CONNECTIONS.contains(&name) || (name == b"te" && value != b"trailers") {
         return Err(Fault::ConnectionField);
     }

@@ -180,6 +180,7 @@ impl Reader {
                 Err(Fault::FrameMalformed)
             }
             _ if !self.varint.is_empty() => Err(Fault::FrameMalformed),
+            // Guard: `Err(Fault::Incomplete)` as `Ok(())` fails h3::frame::
             (Of::Message, Part::First) => Err(Fault::Incomplete),
             _ => Ok(()),
         }
@@ -187,6 +188,7 @@ impl Reader {
 
     /// Whether a frame of this type may be here (RFC 9114 §7.2, table 1).
     fn allowed(&self, kind: u64) -> Result<u64, Fault> {
+        // Guard: `kind != SETTINGS` as `false` fails h3::frame::
         if self.of == Of::Control && self.part == Part::First && kind != SETTINGS {
             return Err(Fault::NoSettings);
         }
@@ -198,6 +200,7 @@ impl Reader {
             (Of::Control, DATA | HEADERS | PUSH_PROMISE) => false,
             (_, kind) => !OF_HTTP2.contains(&kind),
         };
+        // Guard: `Err(Fault::FrameUnexpected)` as `Ok(kind)` fails h3::frame::
         if fine { Ok(kind) } else { Err(Fault::FrameUnexpected) }
     }
 
@@ -205,6 +208,7 @@ impl Reader {
         match kind {
             DATA => Ok(State::Content(length)),
             HEADERS | SETTINGS | GOAWAY | CANCEL_PUSH | MAX_PUSH_ID => {
+                // Guard: `*length <= self.most` as `true` fails h3::frame::
                 let length = usize::try_from(length).ok().filter(|length| *length <= self.most);
                 Ok(State::Whole(kind, length.ok_or(Fault::TooLong)?))
             }

@@ -120,6 +120,7 @@ pub(super) fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
         }
     }
     // At most seven bits of padding, all ones.
+    // Guard: `(length < 8 && code == (1 << length) - 1)` as `true` fails h3::huffman::
     (length < 8 && code == (1 << length) - 1).then_some(())
 }
 

@@ -95,6 +95,7 @@ impl<'a> Decoder<'a> {
         let mut decoder = Self { rest: block };
         let needed = decoder.integer(8)?;
         decoder.integer(7)?;
+        // Guard: `needed == 0` as `true` fails h3::qpack::
         if needed == 0 { Ok(decoder) } else { Err(Fault::Decompression) }
     }
 

@@ -29,6 +29,8 @@ impl Settings {
             let (id, length) = read(bytes).ok_or(Fault::FrameMalformed)?;
             let (value, more) = read(&bytes[length..]).ok_or(Fault::FrameMalformed)?;
             bytes = &bytes[length + more..];
+            // Guard: `seen.contains(&id) || OF_HTTP2.contains(&id) || seen.len() == MOST` as `false` fails
+            // h3::settings::
             if seen.contains(&id) || OF_HTTP2.contains(&id) || seen.len() == MOST {
                 return Err(Fault::BadSetting);
             }

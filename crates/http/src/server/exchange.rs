@@ -92,6 +92,7 @@ impl Exchange {
 
     /// Whether bytes may arrive that nobody will read.
     pub(crate) fn is_unclean(&self) -> bool {
+        // Guard: `!self.rest.peer_ends` as `false` fails server/files::a_peer_that_sends_more
         self.rest.unclean || !self.rest.peer_ends || !self.reader.is_between_messages()
     }
 
@@ -139,6 +140,7 @@ impl Exchange {
         if self.reader.is_at_end() {
             let _ = self.reader.next(&[]);
         }
+        // Guard: no `self.rest.unclean |= at < input.len();` fails server/files::a_peer_that_sends_more
         self.rest.unclean |= at < input.len();
         input.len()
     }
@@ -190,6 +192,8 @@ impl Rest {
             target: request.target,
             // HTTP/1.0 knows no change of the protocol (RFC 9110 §7.8).
             field: |name| {
+                // Guard: `name != "upgrade" || request.version == Version::Http11` as `true` fails
+                // server/websocket::requests_that_ask
                 let known = name != "upgrade" || request.version == Version::Http11;
                 request.fields.get(name).filter(|_| known)
             },

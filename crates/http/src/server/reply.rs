@@ -72,6 +72,8 @@ impl Part {
     pub(crate) fn is_unchanged(&self) -> bool {
         self.file.metadata().is_ok_and(|now| {
             let now = Version::of(&now);
+            // Guard: `now.len > self.version.len` as `false` fails
+            // server/files::a_file_that_is_replaced_or_grows
             now == self.version || now.len > self.version.len
         })
     }

@@ -267,10 +267,13 @@ impl Sending {
         }
         // The last piece goes alone, when it is known to belong to the others.
         let len = if self.left > LAST_PIECE { self.left - LAST_PIECE } else { self.left };
+        // Guard: `unchanged(part).is_err()` as `false` fails server/files::a_file_that_is_changed_meanwhile
         if len == self.left && unchanged(part).is_err() {
             return Some(Poll::Ready(Err(NotSent::File)));
         }
         Some(stream.poll_send_file(cx, &part.file, part.at, len).map(|sent| match sent {
+            // Guard: `Err(NotSent::File)` as `Ok((0, true))` fails server/files::a_file_that_becomes_shorter
+            // server/files::a_file_that_is_changed_meanwhile
             Ok(0) | Err(SocketError::Kernel(_)) => Err(NotSent::File),
             Ok(n) => {
                 part.at += n as u64;

@@ -153,6 +153,7 @@ fn value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 
 /// Digits only, below 2^53.
 fn number(digits: &str) -> Option<u64> {
+    // Guard: `digits.len() > 15` as `false` fails server::route
     if digits.is_empty() || digits.len() > 15 || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }

@@ -159,6 +159,8 @@ impl Socket {
         if self.end == End::Said {
             return Ok(Step::End { in_order: true });
         }
+        // Guard: `self.end == End::No && self.lane.is_stopping()` as `false` fails
+        // server/websocket::a_server_that_stops
         if self.end == End::No && self.lane.is_stopping() {
             self.tell(Code::GoingAway, "", &mut scratch.output);
             self.send(cx, scratch)?;
@@ -187,6 +189,8 @@ impl Socket {
                     return self.wait(cx, now, wait, scratch);
                 }
                 Poll::Ready(()) if into.filled().is_empty() => {
+                    // Guard: no `self.lane.cells().add(Counter::WsNoClose, 1);` fails
+                    // server/websocket::peers_that_end
                     self.lane.cells().add(Counter::WsNoClose, 1);
                     return Ok(Step::End { in_order: true });
                 }
@@ -375,6 +379,7 @@ fn take(event: Event<'_>, lane: &Lane, open: bool, message: &mut Vec<u8>, out: &
         Event::Close(code) => return Took::Close(code),
         Event::Pong(_) => cells.add(Counter::WsPongs, 1),
         // After our close frame nothing is sent (§5.5.1).
+        // Guard: `!open` as `false` fails server/websocket::a_server_that_stops
         _ if !open => {}
         Event::Ping(payload) => {
             cells.add(Counter::WsPings, 1);
@@ -386,6 +391,8 @@ fn take(event: Event<'_>, lane: &Lane, open: bool, message: &mut Vec<u8>, out: &
         }
         Event::Data { kind, bytes, last, .. } => {
             let room = LEAST.max(lane.memory().free());
+            // Guard: `message.len() + bytes.len() > room.max(message.capacity())` as `false` fails
+            // server/websocket::messages_that_find_no_memory
             if message.len() + bytes.len() > room.max(message.capacity()) {
                 return Took::NoRoom;
             }

@@ -68,6 +68,8 @@ impl ServerTls {
         let builder =
             ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
         let builder = match client_ca {
+            // Guard: `builder.with_client_cert_verifier(verify::clients_of(path, provider())?)` as
+            // `builder.with_no_client_auth()` fails tls::tests
             Some(path) => builder.with_client_cert_verifier(verify::clients_of(path, provider())?),
             None => builder.with_no_client_auth(),
         };

@@ -74,6 +74,7 @@ impl ServerCertVerifier for Named<dyn ServerCertVerifier> {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        // Guard: `!self.named.contains(certificate)` as `false` fails tls::tests
         if !self.named.contains(certificate) {
             return self.vouched.verify_server_cert(certificate, others, name, ocsp, now);
         }
@@ -81,6 +82,7 @@ impl ServerCertVerifier for Named<dyn ServerCertVerifier> {
             Err(rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
                 presented,
                 ..
+            // Guard: `presented.is_empty()` as `true` fails tls::tests
             })) if presented.is_empty() => {}
             fits => fits?,
         }
@@ -121,6 +123,7 @@ impl ClientCertVerifier for Named<dyn ClientCertVerifier> {
         others: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
+        // Guard: `self.named.contains(certificate)` as `true` fails tls::tests
         if self.named.contains(certificate) {
             return Ok(ClientCertVerified::assertion());
         }

@@ -47,6 +47,7 @@ pub fn asked<'a>(field: impl Fn(&'static str) -> Option<&'a [u8]>) -> Result<Str
     }
     let key = field("sec-websocket-key").ok_or(NoRequest::Key)?;
     match BASE64_STANDARD.decode(key) {
+        // Guard: `nonce.len() == 16` as `true` fails ws::handshake::tests::requests
         Ok(nonce) if nonce.len() == 16 => Ok(accept(key)),
         _ => Err(NoRequest::Key),
     }
@@ -77,6 +78,8 @@ pub fn answered(status: u16, fields: Fields<'_>, key: &str, protocol: Option<&st
     if !names("upgrade", "websocket") || !names("connection", "upgrade") {
         return Err(NoAnswer::Upgrade);
     }
+    // Guard: `fields.get("sec-websocket-accept") != Some(accept(key.as_bytes()).as_bytes())` as `false` fails
+    // ws::handshake::tests::answers
     if fields.get("sec-websocket-accept") != Some(accept(key.as_bytes()).as_bytes()) {
         return Err(NoAnswer::Accept);
     }
@@ -84,6 +87,7 @@ pub fn answered(status: u16, fields: Fields<'_>, key: &str, protocol: Option<&st
         protocol.is_some_and(|asked| asked.split(',').any(|name| name.trim().as_bytes() == chosen))
     };
     let unasked = fields.get("sec-websocket-protocol").is_some_and(|chosen| !known(chosen));
+    // Guard: `unasked` as `false` fails ws::handshake::tests::answers
     if unasked || fields.get("sec-websocket-extensions").is_some() {
         return Err(NoAnswer::Unasked);
     }

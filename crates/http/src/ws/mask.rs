@@ -4,6 +4,7 @@
 #[inline]
 pub fn apply(key: [u8; 4], at: u64, bytes: &mut [u8]) {
     let mut turned = key;
+    // Guard: `(at % 4) as usize` as `0` fails ws::mask
     turned.rotate_left((at % 4) as usize);
     let [a, b, c, d] = turned;
     let word = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);

@@ -242,21 +242,26 @@ impl Reader {
     #[inline]
     fn check(&self) -> Result<usize, Fault> {
         let [first, second, ..] = self.head;
+        // Guard: `first & 0x70 != 0` as `false` fails ws::reader::tests::what_is_wrong
         if first & 0x70 != 0 {
             return Err(Fault::Reserved);
         }
         let opcode = Opcode::of(first & 15).ok_or(Fault::Opcode)?;
         let masked = second & 0x80 != 0;
         match self.side {
+            // Guard: `!masked` as `false` fails ws::reader::tests::what_is_wrong
             Side::Client if !masked => return Err(Fault::Unmasked),
+            // Guard: `masked` as `false` fails ws::reader::tests::what_is_wrong
             Side::Server if masked => return Err(Fault::Masked),
             _ => {}
         }
         let len = usize::from(second & 0x7f);
         if opcode.is_control() {
+            // Guard: `first & 0x80 == 0` as `false` fails ws::reader::tests::what_is_wrong
             if first & 0x80 == 0 {
                 return Err(Fault::FragmentedControl);
             }
+            // Guard: `len > MOST_CONTROL` as `false` fails ws::reader::tests::what_is_wrong
             if len > MOST_CONTROL {
                 return Err(Fault::LongControl);
             }
@@ -285,6 +290,8 @@ impl Reader {
             127 => (u64::from_be_bytes([a, b, c, d, e, f, g, h]), 1 << 16),
             short => (u64::from(short), 0),
         };
+        // Guard: `len < least` as `false` fails ws::reader::tests::what_is_wrong
+        // Guard: `len >> 63 != 0` as `false` fails ws::reader::tests::what_is_wrong
         if len < least || len >> 63 != 0 {
             return Err(Fault::Length);
         }
@@ -297,6 +304,8 @@ impl Reader {
             let kind = if opcode == Opcode::Text { Kind::Text } else { Kind::Binary };
             let message = self.message.get_or_insert(Message { kind, len: 0, told: false, empty: 0 });
             message.len = message.len.saturating_add(len);
+            // Guard: `message.len > self.longest` as `false` fails ws::reader::tests::what_is_wrong
+            // ws::reader::tests::messages_without_end
             if message.len > self.longest {
                 return Err(Fault::TooLong);
             }
@@ -317,6 +326,7 @@ impl Reader {
         if piece.is_empty() && !last {
             if whole {
                 message.empty += 1;
+                // Guard: `message.empty > EMPTY` as `false` fails ws::reader::tests::messages_without_end
                 if message.empty > EMPTY {
                     return Err(Fault::EmptyFragments);
                 }
@@ -340,6 +350,7 @@ fn close(payload: &[u8]) -> Result<Option<u16>, Fault> {
         return if payload.is_empty() { Ok(None) } else { Err(Fault::Close) };
     };
     let code = u16::from_be_bytes(*code);
+    // Guard: `!is_code(code)` as `false` fails ws::reader::tests::what_is_wrong
     if !is_code(code) {
         return Err(Fault::Close);
     }

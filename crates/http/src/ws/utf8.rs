@@ -32,6 +32,7 @@ impl Utf8 {
             }
         }
         let Err(e) = str::from_utf8(bytes) else { return Ok(()) };
+        // Guard: `e.error_len().is_some()` as `false` fails ws::utf8
         if e.error_len().is_some() {
             return Err(NotUtf8);
         }
@@ -44,6 +45,7 @@ impl Utf8 {
     /// The message ends here.
     #[inline]
     pub(super) fn end(&mut self) -> Result<(), NotUtf8> {
+        // Guard: `std::mem::take(self).len == 0` as `true` fails ws::utf8
         if std::mem::take(self).len == 0 { Ok(()) } else { Err(NotUtf8) }
     }
 }

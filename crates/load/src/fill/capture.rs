@@ -140,9 +140,11 @@ impl Capture {
 
     /// Refuses what is too long to be kept, and what could end a header field that it is put into.
     fn bounded(&self, value: Vec<u8>) -> Result<Vec<u8>, String> {
+        // Guard: `value.len() > MOST_VALUE` as `false` fails fill::capture
         if value.len() > MOST_VALUE {
             return Err(self.not_found(&format!("it has {} bytes, 64 KiB at most", value.len())));
         }
+        // Guard: `value.iter().any(|b| matches!(b, b'\r' | b'\n' | 0))` as `false` fails fill::capture
         if value.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
             return Err(self.not_found("it has several lines, and no header field and no path may"));
         }

@@ -118,6 +118,7 @@ impl Data {
                 columns = names(&row).map_err(BadData::Refused)?;
                 continue;
             }
+            // Guard: `row.len() != columns.len()` as `false` fails fill::data
             if row.len() != columns.len() {
                 let (fields, wanted) = (row.len(), columns.len());
                 return refused(format!("line {line}: {fields} fields, and the head names {wanted} columns"));
@@ -134,6 +135,7 @@ impl Data {
         if columns.is_empty() {
             return refused("it is empty: its first line names the columns, as in name,password".into());
         }
+        // Guard: `ends.is_empty()` as `false` fails fill::data
         if ends.is_empty() {
             return refused(format!("it has no rows, only its head: {}", columns.join(", ")));
         }
@@ -178,6 +180,7 @@ impl Data {
 
 /// The names in a head.
 fn names(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
+    // Guard: `row.len() > COLUMNS` as `false` fails fill::data
     if row.len() > COLUMNS {
         return Err(format!("{} columns: {COLUMNS} at most", row.len()));
     }
@@ -187,6 +190,7 @@ fn names(row: &csv::ByteRecord) -> Result<Vec<String>, String> {
         if name.is_empty() {
             return Err("its first line names the columns, and one has no name".into());
         }
+        // Guard: `names.iter().any(|other| other == name)` as `false` fails fill::data
         if names.iter().any(|other| other == name) {
             return Err(format!("two columns are called '{name}'"));
         }

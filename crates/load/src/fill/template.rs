@@ -212,6 +212,8 @@ impl Template {
             match (quote, place) {
                 (Quote::Url, _) => escape(value, is_unreserved, out),
                 (Quote::Json, _) => json(value, out),
+                // Guard: `escape(value, is_of_a_path, out)` as `out.extend_from_slice(value)` fails
+                // fill::template
                 (Quote::AsItIs, Place::Path) => escape(value, is_of_a_path, out),
                 (Quote::AsItIs, Place::Field | Place::Body) => out.extend_from_slice(value),
             }

@@ -80,9 +80,11 @@ impl Step {
         } else if !verdict.failed {
             // A threshold of --fail names what fails a run; this one names what has to be.
             Some((by_network, format!("it was {}", verdict.measured)))
+        // Guard: `part.counts.failed > condition.judges(run)` as `false` fails find::tests::a_rate_is_judged
         } else if part.counts.failed > condition.judges(run) {
             let counts = (show_count(part.counts.failed), show_count(part.counts.tried()));
             Some((by_network, format!("{} of {} failed", counts.0, counts.1)))
+        // Guard: `answered < ANSWERED * rate` as `false` fails find::tests::a_rate_is_judged
         } else if answered < ANSWERED * rate {
             Some((by_network, format!("only {} a second were answered", show_count(answered as u64))))
         } else {

@@ -59,6 +59,7 @@ impl Search {
             (Some((held, _)), Some(failed)) if failed > held * (1.0 + self.within) => {
                 Some(rounded((held * failed).sqrt()))
             }
+            // Guard: `(times < TIMES)` as `false` fails find::tests::a_rate_that_held_by_chance_is_not_found
             (Some((held, times)), _) => (times < TIMES).then_some(held),
         }
     }
@@ -69,9 +70,11 @@ impl Search {
         match (holds, self.held.last_mut()) {
             (true, Some((held, times))) if *held == rate => *times += 1,
             (true, _) => self.held.push((rate, 1)),
+            // Guard: `!second` as `false` fails find::tests::spoilt_runs_do_not_mislead
             (false, _) if !second => self.again = Some(rate),
             (false, _) => {
                 self.failed = Some(rate);
+                // Guard: `*held < rate` as `true` fails find::tests::a_rate_that_held_by_chance_is_not_found
                 self.held.retain(|(held, _)| *held < rate);
             }
         }

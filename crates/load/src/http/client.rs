@@ -118,6 +118,8 @@ impl Watch {
     /// A piece of the content; returns how many events or messages it completes.
     pub(super) fn data(&mut self, request: &Request, data: &[u8], now: u64) -> Result<u64, Wrong> {
         if request.captures.iter().any(Capture::is_in_content) {
+            // Guard: `MOST_CONTENT - self.content.len().min(MOST_CONTENT)` as `usize::MAX >> 1` fails
+            // http::client
             let room = MOST_CONTENT - self.content.len().min(MOST_CONTENT);
             self.content.extend_from_slice(&data[..data.len().min(room)]);
             self.cut |= data.len() > room;

@@ -419,6 +419,8 @@ fn words(line: &str) -> Result<Vec<String>, String> {
                 Some(c) => word.get_or_insert_default().push(c),
             },
             '$' | '`' | '|' | ';' | '&' | '<' | '>' | '(' | ')' => {
+                // Guard: `return Err(format!( "'{c}' means something to a shell: put it in single quotes, or
+                // leave out what is not curl's" ));` as `return Ok(words);` fails http::curl
                 return Err(format!(
                     "'{c}' means something to a shell: put it in single quotes, or leave out what is not curl's"
                 ));

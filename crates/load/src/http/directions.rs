@@ -170,6 +170,7 @@ fn port(text: &str) -> Option<Option<u16>> {
     if text.is_empty() {
         return Some(None);
     }
+    // Guard: `*port > 0` as `true` fails http::directions
     text.parse().ok().filter(|port| *port > 0).map(Some)
 }
 

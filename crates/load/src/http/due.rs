@@ -162,6 +162,7 @@ impl Engine {
         if let (Some(recording), Some(moments)) = (&pool.plan.pool.replay, &pool.moments) {
             let (taken, conn) = (moments.taken(), &mut self.conns[c as usize]);
             conn.asked.request = recording.method(usize::try_from(taken).unwrap_or(0));
+            // Guard: `Some(taken)` as `None` fails load/http::replay::each_recorded_request_is_sent_once
             conn.extra().client.get_or_insert_default().recorded = Some(taken);
         }
     }

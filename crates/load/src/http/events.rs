@@ -80,10 +80,12 @@ impl Reading {
             }
             let end = rest.iter().position(|b| matches!(b, b'\r' | b'\n'));
             let part = &rest[..end.unwrap_or(rest.len())];
+            // Guard: `(MOST_END + 16).saturating_sub(self.line.len())` as `usize::MAX` fails http::events
             let room = (MOST_END + 16).saturating_sub(self.line.len());
             self.line.extend_from_slice(&part[..part.len().min(room)]);
             self.length += part.len() as u64;
             self.size += part.len() as u64;
+            // Guard: `self.size > MOST` as `false` fails http::events
             if self.size > MOST {
                 return Err(TooLarge);
             }
@@ -144,9 +146,11 @@ impl Reading {
         if let Some(end) = of.end.as_ref().filter(|_| !self.ended) {
             return Err(format!("the stream ended after {} events without '{end}'", self.events));
         }
+        // Guard: `!self.ends` as `false` fails http::events
         if self.data > 0 && !self.ends {
             return Err(format!("the stream ended within an event, after {} whole ones", self.events));
         }
+        // Guard: `self.events == 0` as `false` fails http::events
         if self.events == 0 {
             return Err("the stream had no event".to_owned());
         }

@@ -44,6 +44,8 @@ impl Names {
     fn scope<'a>(&'a self, pool: &'a Pool, place: usize) -> Scope<'a> {
         Scope {
             columns: pool.data.as_ref().map_or(&[], |data| data.columns()),
+            // Guard: `&self.all[..self.before[place]]` as `&self.all[..]` fails
+            // load/http::flows::what_is_no_flow_is_refused
             captures: &self.all[..self.before[place]],
         }
     }
@@ -82,6 +84,8 @@ impl Filled {
         if let Some(data) = &pool.data {
             for (name, value) in &headers {
                 for column in value.columns() {
+                    // Guard: `data.unfit_for_a_header(column)` as `None` fails
+                    // load/http::data::what_cannot_be_filled_in
                     if let Some(row) = data.unfit_for_a_header(column) {
                         let column = &data.columns()[usize::from(column)];
                         let why = format!(

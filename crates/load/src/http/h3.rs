@@ -387,6 +387,7 @@ impl Line {
                 self.answered(place, now, verdict);
                 Ok(())
             }
+            // Guard: `asked.times < MOST_AGAIN` as `false` fails cli/load_http_h3::what_was_not_processed
             answer::Came::Rejected if asked.times < MOST_AGAIN => {
                 self.again(place);
                 Ok(())

@@ -48,6 +48,7 @@ impl Course {
     /// Goes where an answer with this status leads.
     pub(super) fn goes(&mut self, pool: &Pool, status: u16, location: &[u8]) -> Result<(), Stopped> {
         let Follow { most, anywhere } = pool.follow.unwrap_or_default();
+        // Guard: `self.hops >= most` as `false` fails http::hop
         if self.hops >= most {
             let why = format!("more than {most} redirects, the last of them to {}", shown(location));
             return Err((ErrorKind::RedirectLimit, why));
@@ -55,11 +56,13 @@ impl Course {
         let url = self.target(location).map_err(|why| (ErrorKind::Malformed, why))?;
         let asked_for =
             |url: &Url| pool.targets.iter().any(|t| t.url.name().eq_ignore_ascii_case(url.name()));
+        // Guard: `!anywhere && !asked_for(&url)` as `false` fails http::hop
         if !anywhere && !asked_for(&url) {
             let why = format!("{} is no host of the targets: --follow-anywhere goes there, too", url.name());
             return Err((ErrorKind::RedirectAway, why));
         }
         self.hops += 1;
+        // Guard: no `self.change(status, !self.url.is_of_one_origin_with(&url));` fails http::hop
         self.change(status, !self.url.is_of_one_origin_with(&url));
         self.url = url;
         Ok(())
@@ -67,6 +70,7 @@ impl Course {
 
     /// The URL that a `Location` names, seen from here.
     fn target(&self, location: &[u8]) -> Result<Url, String> {
+        // Guard: `location.len() > LONGEST` as `false` fails http::hop
         if location.len() > LONGEST {
             return Err(format!("a Location of {} bytes, {LONGEST} at most", location.len()));
         }
@@ -95,6 +99,7 @@ impl Course {
             request.body = Body::None;
             request.headers.retain(|(name, _)| !is_of_content(name));
         }
+        // Guard: `other_origin` as `false` fails http::hop
         if other_origin {
             request.headers.retain(|(name, _)| !is_of_the_origin(name));
         }

@@ -39,6 +39,7 @@ impl Idle {
     #[inline]
     pub(super) fn pop(&mut self, holds: impl Fn(u32) -> u32) -> Option<u32> {
         while let Some((conn, ticket)) = self.queue.pop_front() {
+            // Guard: `holds(conn) == ticket` as `true` fails http::idle
             if holds(conn) == ticket {
                 self.live -= 1;
                 return Some(conn);

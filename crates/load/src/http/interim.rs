@@ -78,6 +78,7 @@ impl Frames {
             Some((_, n)) => {
                 *n += 1;
                 // One is the answer's own head.
+                // Guard: `*n <= MOST_INTERIM + 1` as `true` fails interim::tests::a_stream_has_so_many
                 *n <= MOST_INTERIM + 1
             }
             None => {

@@ -32,6 +32,7 @@ impl Jar {
 
     /// Takes what a `Set-Cookie` field of an answer of `host` says (RFC 6265 §5.2).
     pub(super) fn take(&mut self, field: &[u8], host: &str) {
+        // Guard: `field.len() > LONGEST` as `false` fails http::jar
         if field.len() > LONGEST || field.iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f) {
             return;
         }
@@ -54,6 +55,7 @@ impl Jar {
                     over = number && (value[0] == b'-' || digits.iter().all(|b| *b == b'0'));
                 }
                 b"expires" => over |= is_past(value),
+                // Guard: `!is_of(host, value)` as `false` fails http::jar
                 b"domain" if !is_of(host, value) => return,
                 _ => {}
             }
@@ -62,6 +64,7 @@ impl Jar {
         if over {
             return;
         }
+        // Guard: `self.cookies.len() == MOST` as `false` fails http::jar
         if self.cookies.len() == MOST {
             self.cookies.remove(0);
         }
@@ -84,6 +87,7 @@ impl Jar {
     /// Has a request that a redirect leads to `url` send what it should there: nothing, if that is another origin than the client's.
     pub(super) fn apply(&self, request: &mut Request, url: &Url, home: &Url) {
         request.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("cookie"));
+        // Guard: `url.is_of_one_origin_with(home)` as `true` fails http::jar
         if url.is_of_one_origin_with(home) {
             let mut value = Vec::new();
             self.write(url.path.as_bytes(), url.https, &mut value);

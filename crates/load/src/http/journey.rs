@@ -53,6 +53,7 @@ impl Journey {
     /// Keeps a stream; returns one for which there is no room any more: never that to the connection's own target.
     pub(super) fn park(&mut self, origin: Arc<Origin>, stream: Stream) -> Option<Stream> {
         self.parked.push((origin, stream));
+        // Guard: `self.parked.len() <= PARKED` as `true` fails http::journey
         if self.parked.len() <= PARKED {
             return None;
         }

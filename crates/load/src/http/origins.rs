@@ -55,6 +55,7 @@ impl Origins {
         if let Some(origin) = self.known.get(&key) {
             return Some(origin.clone());
         }
+        // Guard: `self.known.len() >= MOST` as `false` fails http::origins
         if self.known.len() >= MOST {
             return None;
         }

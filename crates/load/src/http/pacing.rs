@@ -35,6 +35,7 @@ impl Pacing {
 
     /// A connection was established after `took` nanoseconds.
     pub(super) fn stood(&mut self, now: u64, took: u64) {
+        // Guard: `took >= LOST` as `false` fails http::pacing
         if took >= LOST {
             self.cut(now, took);
         } else if self.limit < self.most {
@@ -49,7 +50,9 @@ impl Pacing {
 
     fn cut(&mut self, now: u64, took: u64) {
         // Attempts that were started together with it are not counted again.
+        // Guard: `now.saturating_sub(took) >= self.calm` as `true` fails http::pacing
         if now.saturating_sub(took) >= self.calm {
+            // Guard: `.max(LEAST)` as `.max(0)` fails http::pacing
             self.limit = (self.limit - self.limit / 4).max(LEAST);
             self.calm = now;
         }

@@ -99,6 +99,7 @@ impl Login {
     fn read(text: &str) -> Result<Self, String> {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
         let decoded = |text| {
+            // Guard: `bytes.len() <= LONGEST` as `true` fails http::proxy
             decode(text).filter(|bytes| bytes.len() <= LONGEST).ok_or("user and password of a proxy have at most 255 bytes each, and %XX for what is special in a URL")
         };
         let (user, password) = (decoded(user)?, decoded(password)?);

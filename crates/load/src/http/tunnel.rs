@@ -137,8 +137,10 @@ where
         held.extend_from_slice(&buffer[..n]);
         while let Some((answer, len)) = response(&held, &LIMITS).map_err(|e| fault(e.to_string()))? {
             match answer.status {
+                // Guard: `interim < MOST_INTERIM` as `true` fails http::tunnel
                 100..200 if interim < MOST_INTERIM => interim += 1,
                 100..200 => return Err(fault("more than 64 interim answers (1xx) to CONNECT")),
+                // Guard: `len == held.len()` as `true` fails http::tunnel
                 200..300 if len == held.len() => return Ok(()),
                 200..300 => return Err(fault("bytes behind the answer to CONNECT that nobody asked for")),
                 407 => {
@@ -176,6 +178,7 @@ where
             let words = [&[1, user.len() as u8][..], user, &[password.len() as u8], password].concat();
             say(stream, &words).await?;
             let [_, status] = heard(stream).await?;
+            // Guard: `status != 0` as `false` fails http::tunnel
             if status != 0 {
                 return Err(fault("the proxy does not accept this login"));
             }
@@ -187,6 +190,7 @@ where
     if version != VERSION {
         return Err(fault("what answers does not speak SOCKS 5"));
     }
+    // Guard: `reply != 0` as `false` fails http::tunnel
     if reply != 0 {
         return Err(fault(format!("the proxy does not connect: {}", reason(reply))));
     }

@@ -72,6 +72,7 @@ impl FromStr for Url {
             None if !host.is_empty() && !host.contains(['[', ']', '%']) => host,
             _ => return Err(needed()),
         };
+        // Guard: `is_number(bare)` as `false` fails url::tests::what_was_not_meant
         if is_number(bare) {
             return Err(bad(&format!(
                 "'{bare}' is a number and no address: write all four parts, as 10.0.0.1"
@@ -80,6 +81,7 @@ impl FromStr for Url {
         let usual = if https { 443 } else { 80 };
         let port = match (port, port.strip_prefix(':').map(str::parse)) {
             ("", _) => usual,
+            // Guard: `port > 0` as `true` fails http::url
             (_, Some(Ok(port))) if port > 0 => port,
             (_, Some(_)) => return Err(bad("the port is a number from 1 to 65535")),
             (_, None) => return Err(needed()),

@@ -45,9 +45,11 @@ impl Via {
             Self { unix_socket: Some(_), proxy: Some(_), .. } => {
                 Err("connections go to a Unix socket or to a proxy, not both")
             }
+            // Guard: `!directions.is_empty()` as `false` fails scenario::
             Self { unix_socket: Some(_), directions, .. } if !directions.is_empty() => {
                 Err("all connections go to the Unix socket: no name leads elsewhere (connect-to, resolve)")
             }
+            // Guard: `proxy.resolves() && !directions.is_empty()` as `false` fails scenario::
             Self { proxy: Some(proxy), directions, .. } if proxy.resolves() && !directions.is_empty() => Err(
                 "the proxy resolves names, so that connect-to and resolve change nothing: with socks5:// they are resolved here",
             ),

@@ -154,11 +154,15 @@ impl Asked {
         let gets = first.kind == Kind::Get;
         let meta = asker.mix.protocol == Protocol::Meta;
         let whole = match answer {
+            // Guard: `self.hits < u32::from(first.keys)` as `true` fails
+            // load/memcached::wrong::more_values_than_keys
             Answer::Value { key, len, .. } if gets && self.hits < u32::from(first.keys) => {
                 self.value = (0, len, 0);
                 if asker.mix.verify {
                     let item = self.item_of(key, &first, asker)?;
                     self.value.0 = item;
+                    // Guard: `len != asker.mix.items.value_len(item)` as `false` fails
+                    // load/memcached::wrong::a_value_that_is_not
                     if len != asker.mix.items.value_len(item) {
                         self.wrong.get_or_insert(item);
                     }
@@ -167,6 +171,8 @@ impl Asked {
             }
             Answer::Bytes(bytes) => {
                 let (item, len, from) = self.value;
+                // Guard: `!is_of_value(item, len, from, bytes)` as `false` fails
+                // load/memcached::wrong::a_value_that_is_not
                 if asker.mix.verify && self.wrong.is_none() && !is_of_value(item, len, from, bytes) {
                     self.wrong = Some(item);
                 }
@@ -211,6 +217,8 @@ impl Asked {
         while self.passed < u32::from(first.keys) {
             let Some(item) = self.items.pop_front() else { break };
             self.passed += 1;
+            // Guard: `asker.mix.items.key(item).bytes() == key` as `true` fails
+            // load/memcached::wrong::answers_to_something_else
             if unnamed || asker.mix.items.key(item).bytes() == key {
                 return Ok(item);
             }

@@ -89,6 +89,7 @@ impl Items {
             return Err(ItemsError::KeysTooLong(least));
         }
         match key_sizes.largest() {
+            // Guard: `has < least` as `false` fails memcached::items::tests::items_that_cannot_be
             Some(has) if has < least => return Err(ItemsError::KeysTooShort { has, keys, needs: least }),
             Some(has) if has > LONGEST_KEY => return Err(ItemsError::KeysTooLong(has)),
             _ => {}

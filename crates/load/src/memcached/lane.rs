@@ -129,6 +129,8 @@ impl Lane {
         progress.filled.store(inner.book.counts.filled, Ordering::Relaxed);
         let patience = self.common.timeout;
         for conn in &mut inner.conns {
+            // Guard: `now.saturating_sub(sent) >= patience` as `false` fails
+            // load/memcached::wrong::silence_is
             if conn.oldest().is_some_and(|sent| now.saturating_sub(sent) >= patience) {
                 conn.gives_up = true;
                 if let Some(waker) = &conn.waker {

@@ -47,6 +47,8 @@ pub(super) fn of_lane<T>(
 ) -> T {
     let mut drawn = draw();
     for _ in 0..DRAWS * map.lanes {
+        // Guard: `is_there(&drawn) == lane` as `true` fails
+        // memcached::place::tests::keys_of_a_lane_are_drawn_until_there_are_none
         if is_there(&drawn) == lane {
             break;
         }

@@ -117,10 +117,14 @@ async fn open(lane: &Lane, at: usize, turn: u64) -> Result<(TcpStream, Option<La
             return Ok((stream, None));
         }
         let map = within(lane, place::ask(&stream), Trouble::NoAnswer).await?;
+        // Guard: `map.lanes > common.config.connections` as `false` fails
+        // cli/each_key_is_asked_for_in_its_lane
         if map.lanes > common.config.connections {
             return Err(Some(Trouble::ManyLanes(map.lanes)));
         }
         tries += 1;
+        // Guard: `map.here == common.destination(lane.bucket, at, map.lanes)` as `true` fails
+        // cli/every_lane_has_a_connection
         if map.here == common.destination(lane.bucket, at, map.lanes) || tries > place::TRIES * map.lanes {
             return Ok((stream, Some(map)));
         }

@@ -49,6 +49,8 @@ impl Abort {
     #[must_use]
     pub fn look(&mut self, live: &Live) -> Option<Aborted> {
         let elapsed = Duration::from_nanos(live.total().1);
+        // Guard: `elapsed < self.after.unwrap_or_default()` as `false` fails
+        // abort::tests::nothing_is_judged_before_its_time
         if elapsed < self.after.unwrap_or_default() {
             return None;
         }

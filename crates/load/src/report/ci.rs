@@ -22,6 +22,7 @@ struct Case {
 /// The conditions of a run: that it was made, that its schedule was kept if it has one, and those of `--fail`.
 fn cases(run: &Run) -> Vec<Case> {
     let of_threshold = |words: &String| {
+        // Guard: `words.starts_with(&format!("{}: ", v.threshold))` as `true` fails report::ci
         run.thresholds.iter().any(|v| v.failed && words.starts_with(&format!("{}: ", v.threshold)))
     };
     let of_schedule = |words: &String| !run.slip.kept && words.starts_with("the schedule was not kept");

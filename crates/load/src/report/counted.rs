@@ -51,6 +51,7 @@ impl Counted {
 
     /// Moves what is counted away if it is much. At most 2^31 times may be recorded between two calls.
     pub(super) fn settle(&mut self) {
+        // Guard: `self.now.len() >= FULL` as `false` fails report::counted
         if self.now.len() >= FULL {
             add(&self.now, self.settled.get_or_insert_default());
             self.now.reset();

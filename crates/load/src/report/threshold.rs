@@ -297,6 +297,8 @@ impl Threshold {
         let total = &run.total.counts;
         match &self.metric {
             _ if self.is_about_all_errors() => total.failed,
+            // Guard: `ErrorKind::ALL.iter().any(|k| k.name() == name)` as `false` fails
+            // find::tests::a_rate_is_judged
             Metric::Count(name) if self.pool.is_none() && ErrorKind::ALL.iter().any(|k| k.name() == name) => {
                 count(&run.total, name).0
             }
@@ -330,8 +332,11 @@ impl Threshold {
     pub(super) fn broken(&self, total: &Part, pools: &[Part], sure: bool) -> Option<String> {
         let part = self.part(total, pools)?;
         let upper = matches!(self.compare, Compare::Above | Compare::AtLeast);
+        // Guard: `sure` as `true` fails abort::tests::the_first_slow_requests_end_nothing
         let samples = |share: f64| if sure { 1.0 } else { (BEYOND / share.max(1e-9)).max(SAMPLES) };
         let enough = match (&self.metric, self.limit) {
+            // Guard: `AT_END.contains(&name.as_str())` as `false` fails
+            // abort::tests::what_is_whole_at_the_end_only
             (Metric::Count(name), _) if AT_END.contains(&name.as_str()) => false,
             (Metric::Count(_), Limit::Number(_)) | (Metric::Time { what: Time::Max, .. }, _) => upper,
             (Metric::Count(_), Limit::Share(share)) if share <= 0.0 => upper,
@@ -345,6 +350,7 @@ impl Threshold {
                 };
                 times(part, *of).is_some_and(|times| times.count() as f64 >= samples(beyond))
             }
+            // Guard: `sure` as `true` fails abort::tests::a_rate_is_that_of_what_has_passed
             (Metric::Rate(_), _) => part.seconds >= if sure { f64::MIN_POSITIVE } else { RATES_FROM },
         };
         let measured = enough.then(|| self.of_part(part)).filter(|(failed, _)| *failed);

@@ -158,6 +158,7 @@ impl Changes {
         // A change never comes before one that was asked for earlier, nor before the start.
         let earliest = agreed.bends.last().map_or(course.start, |bend| bend.at);
         let at = (now + LEAD).max(earliest);
+        // Guard: `at >= course.end` as `false` fails run::changes
         if at >= course.end {
             return Err(Unchanged::Ending);
         }

@@ -142,6 +142,7 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
     let mut chosen: Vec<Vec<(usize, Endpoint)>> = vec![Vec::new(); lanes];
     let addresses: u128 = ranges.iter().map(|r| r.count()).fold(0, u128::saturating_add);
     let ports = u128::from(*PORTS.end() - *PORTS.start()) + 1;
+    // Guard: `u128::from(wish.start)` as `0` fails flows::tests::the_search_begins
     let start = u128::from(wish.start) % ports;
     for trial in 0..TRIALS.min(addresses.saturating_mul(ports)) {
         if open.left == 0 {

@@ -157,6 +157,7 @@ impl Moments {
     /// After the next send time, the lane has its share `of` times for each `left`, if that is said.
     pub(crate) fn raise(&mut self, raised: Option<(u32, u32)>) {
         let Some((of, left)) = raised else { return };
+        // Guard: `self.whole` as `self.part` fails moments::tests::a_lane_takes_the_share
         let part = self.whole * f64::from(of) / f64::from(left.max(1));
         if part != self.part {
             (self.base, self.n, self.offset, self.part) = (self.u, 0, 0.0, part);
@@ -172,6 +173,7 @@ impl Moments {
         if matches!(self.law, Law::Recorded(..)) {
             return;
         }
+        // Guard: `at.max(self.next.map_or(now, |next| now.min(next)))` as `at` fails run::changes
         let at = at.max(self.next.map_or(now, |next| now.min(next)));
         let then = at.saturating_sub(self.start) as f64 / 1e9;
         let mut pieces = Vec::with_capacity(self.pieces.len() + 1);
@@ -218,7 +220,9 @@ impl Moments {
     /// The size of the next group: a share of all in this phase, or fewer near its end or `limit`.
     fn group(&self, limit: u64) -> u64 {
         let all = self.pieces.get(self.piece).map_or(0.0, Piece::requests) * self.part;
+        // Guard: `((all / GROUPS) as u64).max(1)` as `1` fails run::moments
         let mut group = ((all / GROUPS) as u64).max(1);
+        // Guard: `self.later(group - 1).is_none_or(|last| last >= limit)` as `false` fails run::moments
         while group > 1 && self.later(group - 1).is_none_or(|last| last >= limit) {
             group /= 2;
         }

@@ -66,6 +66,8 @@ pub(crate) async fn open_loop<L: Lane>(lane: &L, finish: u64) {
     let blocked = inner.is_blocked();
     // What would have come after an early end was never due.
     if let Some(mut schedule) = inner.schedule().take() {
+        // Guard: `inner.unsent(due, now, n, blocked)` as `()` fails load/memcached::what_is_due
+        // load/ws::what_is_due
         schedule.pass(now.min(finish) + 1, u64::MAX, |due, n| inner.unsent(due, now, n, blocked));
     }
 }

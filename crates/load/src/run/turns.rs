@@ -44,6 +44,7 @@ impl Turns {
             }
         };
         let all = if part.is_some() { amount } else { here.iter().sum() };
+        // Guard: `all >= of.of as u64` as `true` fails run::turns::tests::parts_together
         let before = |lane: usize| if all >= of.of as u64 { lane as u64 } else { of.before(all, lane) };
         let (first, end) = (before(of.first), before(of.first + lanes));
         Self { part: of, here, all, turns: [before(of.of), first, end - first] }
@@ -71,6 +72,7 @@ impl Turns {
 
     /// Those of the lanes before one, of this generator and the others.
     pub(crate) fn before(&self, bucket: u16) -> u64 {
+        // Guard: `self.part.before(self.all, self.part.first)` as `0` fails run::turns::tests::parts_together
         self.part.before(self.all, self.part.first) + self.before_here(bucket)
     }
 
@@ -117,6 +119,7 @@ impl Turns {
         seed: Option<u64>,
     ) -> Moments {
         let (share, place) = self.share(bucket);
+        // Guard: `self.number(bucket)` as `bucket` fails run::turns::tests::parts_together
         let rng = seed.map(|seed| Rng::new(seed ^ u64::from(self.number(bucket)) << 48));
         Moments::new(phases, start, rate, share, place, rng)
     }

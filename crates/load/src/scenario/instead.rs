@@ -67,6 +67,7 @@ fn last(plan: &mut Plan, duration: Duration) -> Duration {
 /// Divides connections among the pools in the same proportions, at least one for each.
 fn connect(plan: &mut Plan, connections: u64) -> Result<(), BadPlan> {
     let pools = plan.pools.len() as u64;
+    // Guard: `connections < pools` as `false` fails scenario::tests
     if connections < pools {
         return Err(BadPlan(format!(
             "--connections {connections}: the scenario has {pools} pools, and each needs one at least"

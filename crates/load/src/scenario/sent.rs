@@ -118,6 +118,8 @@ fn of_pool(pool: &Pool, whole: Range<usize>) -> Option<(&'static str, Range<usiz
         [("ca", ca), ("cert", cert), ("cert-key", cert_key), ("unix-socket", unix_socket), ("proxy", proxy)];
     let text = texts.into_iter().find_map(|(key, text)| Some((key, text.as_ref()?.span())));
     let data = || Some(("data", data.as_ref()?.span()));
+    // Guard: `follow_anywhere.then_some(("follow-anywhere", whole))` as `None` fails
+    // scenario::sent::tests::what_belongs
     let anywhere = || follow_anywhere.then_some(("follow-anywhere", whole));
     text.or_else(data)
         .or_else(anywhere)
@@ -144,6 +146,8 @@ fn of_request(request: &Request) -> Option<(&'static str, Range<usize>)> {
         events,
         grpc,
     } = request;
+    // Guard: `body_file.as_ref().map(|file| ("body-file", file.span()))` as `None::<(&'static str,
+    // Range<usize>)>` fails scenario::sent::tests::what_belongs
     let file = body_file.as_ref().map(|file| ("body-file", file.span()));
     let form = || Some(("form", form.first()?.span()));
     let grpc = || Some(("grpc", grpc.as_ref()?.span()));

@@ -53,6 +53,7 @@ impl Slots {
 
     /// After the next moment, connections have `of` times the rate for each `left`. `all`: connections and messages a second before.
     fn raise(&mut self, (of, left): (u32, u32), (all, rate): (u64, u64)) {
+        // Guard: `rate.saturating_mul(of.into())` as `rate` fails talk::tests::connections_take_the_share
         let (step, rate) = (all.saturating_mul(left.into()), rate.saturating_mul(of.into()));
         if (step, rate) != (self.step, self.rate) {
             *self = Self { start: self.peek(), nth: 0, step, rate };
@@ -71,6 +72,7 @@ impl Slots {
         let first =
             u64::try_from((span * u128::from(self.rate.max(1))).div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
         let mut left = first.saturating_sub(self.nth).div_ceil(self.step.max(1));
+        // Guard: `(left / GROUPS).max(1)` as `1` fails tcp::talk
         let group = (left / GROUPS).max(1);
         while left > 0 {
             let n = group.min(left);

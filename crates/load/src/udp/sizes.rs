@@ -88,6 +88,8 @@ impl FromStr for PayloadSizes {
             let (size, weight) = part.split_once('x').unwrap_or((part, "1"));
             let size = units::size(size).map_err(|e| e.to_string())?;
             let weight: usize = weight.parse().map_err(|_| format!("'{part}': a size, or SIZExTIMES"))?;
+            // Guard: `!(MIN_PAYLOAD..=LARGEST).contains(&size)` as `false` fails
+            // udp::sizes::tests::what_is_no_size_is_refused
             if !(MIN_PAYLOAD..=LARGEST).contains(&size) {
                 return Err(format!(
                     "{size} bytes: from {MIN_PAYLOAD} (the generator's header) to what the link's MTU allows"
@@ -97,6 +99,8 @@ impl FromStr for PayloadSizes {
         };
         let weights: Vec<(usize, usize)> = text.split(',').map(one).collect::<Result<_, String>>()?;
         let all = weights.iter().try_fold(0, |sum: usize, (_, weight)| sum.checked_add(*weight));
+        // Guard: `weights.iter().any(|(_, weight)| *weight == 0)` as `false` fails
+        // udp::sizes::tests::what_is_no_size_is_refused
         if weights.iter().any(|(_, weight)| *weight == 0) || all.is_none_or(|all| all > ROUND) {
             return Err(format!("'{text}': a round has from 1 to {ROUND} datagrams"));
         }

@@ -44,6 +44,8 @@ impl Window {
     /// An answer came.
     #[inline]
     pub(crate) fn answered(&mut self, slot: u32, flow: u32, sequence: u64) {
+        // Guard: `place.since.is_some()` as `true` fails window::tests
+        // Guard: `(place.flow, place.sequence) == (flow, sequence)` as `true` fails window::tests
         if let Some(place) = self.places.get_mut(slot as usize)
             && place.since.is_some()
             && (place.flow, place.sequence) == (flow, sequence)
@@ -56,6 +58,7 @@ impl Window {
     /// Frees the places of datagrams sent before `limit`: they count as lost unless they come late.
     pub(crate) fn give_up_before(&mut self, limit: u64) {
         for (slot, place) in self.places.iter_mut().enumerate() {
+            // Guard: `since < limit` as `true` fails window::tests
             if place.since.is_some_and(|since| since < limit) {
                 place.since = None;
                 self.free.push(slot as u32);

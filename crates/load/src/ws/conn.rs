@@ -251,6 +251,7 @@ impl Conn {
                     at += used;
                     match event {
                         Event::Data { kind, bytes, first, last, fragmented } => {
+                            // Guard: `waiting.is_empty()` as `false` fails load/ws::wrong::what_nobody_asked
                             if first {
                                 *answer = Answer { unasked: waiting.is_empty(), ..Answer::default() };
                             }
@@ -266,8 +267,11 @@ impl Conn {
                                     *heard += 1;
                                     book.counts.fragmented += u64::from(fragmented);
                                     let size = pen.payload.size as u64;
+                                    // Guard: `pen.payload.verify && answer.at != size` as `false` fails
+                                    // load/ws::wrong::answers_that_are_not
                                     let wrong = answer.wrong || pen.payload.verify && answer.at != size;
                                     book.answered(message, answer.first.unwrap_or(now), now);
+                                    // Guard: `wrong` as `false` fails load/ws::wrong::answers_that_are_not
                                     if wrong {
                                         book.wrong(message, now);
                                     }
@@ -316,6 +320,9 @@ impl Conn {
 fn hear(answer: &mut Answer, begin: u64, payload: Payload, (kind, bytes): (Kind, &[u8])) {
     if payload.verify && !answer.unasked && !answer.wrong {
         // Whether it is longer or shorter is seen at its end.
+        // Guard: `kind != payload.kind` as `false` fails load/ws::wrong::answers_that_are_not
+        // Guard: `!payload.is_of(begin, answer.at, bytes)` as `false` fails
+        // load/ws::wrong::answers_that_are_not
         answer.wrong = kind != payload.kind || !payload.is_of(begin, answer.at, bytes);
     }
     answer.at += bytes.len() as u64;

@@ -97,6 +97,8 @@ impl Opening {
                 response(&held, &LIMITS).map_err(|e| NotOpened::NotHttp(e.to_string()))?
             {
                 // Others may precede it (RFC 9110 §15.2).
+                // Guard: `matches!(answer.status, 100 | 102..=199) && interim < MOST_INTERIM` as `false`
+                // fails load/ws::wrong::interim_answers
                 if matches!(answer.status, 100 | 102..=199) && interim < MOST_INTERIM {
                     interim += 1;
                     held.drain(..len);

@@ -162,6 +162,7 @@ impl Inner {
                 // One whose close frame had no answer ends without.
                 Stage::Over if idle => return Poll::Ready(Ok(())),
                 Stage::Over => return Poll::Ready(Err(Trouble::NoAnswer)),
+                // Guard: `conn.gives_up` as `false` fails load/ws::wrong::a_handshake_without
                 _ if conn.gives_up => return Poll::Ready(Err(Trouble::NoAnswer)),
                 Stage::Ending if idle => {
                     let Self { conns, pen, .. } = self;
@@ -173,6 +174,7 @@ impl Inner {
             let wrote = self.write(at, cx, now)?;
             let read = match self.read(at, cx, &mut now) {
                 // Behind the close frames of both sides.
+                // Guard: `self.conns[at].end == End::Said` as `false` fails load/ws::the_figures_are
                 Err(Trouble::Closed | Trouble::Socket(..)) if self.conns[at].end == End::Said => {
                     return Poll::Ready(Ok(()));
                 }

@@ -121,6 +121,8 @@ impl Answers {
             self.begun.clear();
         }
         let Some(end) = input.iter().position(|b| *b == b'\n') else {
+            // Guard: `self.begun.len() + input.len() >= LINE` as `false` fails
+            // client::tests::what_is_no_answer
             if self.begun.len() + input.len() >= LINE {
                 return Err(Malformed::LineTooLong);
             }
@@ -128,6 +130,7 @@ impl Answers {
             *input = &[];
             return Ok(None);
         };
+        // Guard: `self.begun.len() + end >= LINE` as `false` fails client::tests::what_is_no_answer
         if self.begun.len() + end >= LINE {
             return Err(Malformed::LineTooLong);
         }
@@ -151,6 +154,7 @@ impl Answers {
     fn tail(&mut self, input: &mut &[u8]) -> Result<bool, Malformed> {
         let mut seen = if let Next::Tail(seen) = self.next { seen } else { 0 };
         while let Some((first, rest)) = input.split_first() {
+            // Guard: `*first != b"\r\n"[seen]` as `false` fails client::tests::what_is_no_answer
             if *first != b"\r\n"[seen] {
                 return Err(Malformed::NoEnd);
             }
@@ -211,5 +215,6 @@ fn meta_value(rest: &[u8]) -> Result<Answer<'_>, Malformed> {
 fn length(text: &[u8]) -> Result<usize, Malformed> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let len = if digits { number::unsigned(text) } else { None };
+    // Guard: `*len <= VALUE` as `true` fails client::tests::what_is_no_answer
     len.and_then(|len| usize::try_from(len).ok()).filter(|len| *len <= VALUE).ok_or(Malformed::Length)
 }

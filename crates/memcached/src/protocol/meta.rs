@@ -64,6 +64,7 @@ fn flags<'a>(tokens: &Line<'a>, n: usize) -> Result<Meta<'a>, &'static str> {
     };
     for word in meta.words() {
         let (letter, value) = (word[0], &word[1..]);
+        // Guard: `seen & (1 << letter) != 0` as `false` fails answer::tests::keys_are_bounded
         if letter >= 127 || seen & (1 << letter) != 0 {
             return Err("CLIENT_ERROR duplicate flag");
         }
@@ -213,6 +214,8 @@ fn set<'a>(tokens: &Line<'a>, rest: &'a [u8], item_max: usize, used: usize) -> P
     if too_opaque(&meta) {
         return refuse("CLIENT_ERROR opaque token too long");
     }
+    // Guard: `item_size(meta.key.len(), meta.client_flags, len) > item_max` as `false` fails
+    // protocol::tests::a_value_that_is_too_large
     if item_size(meta.key.len(), meta.client_flags, len) > item_max {
         let command = Command::TooLarge { key: meta.key, forget: true };
         return Parsed::Request(Request { command, quiet: false, skip: len + 2 }, used);

@@ -143,9 +143,11 @@ pub fn parse(bytes: &[u8], item_max: usize) -> Parsed<'_> {
     let end = match short.iter().position(|b| *b == b'\n') {
         Some(end) => end,
         None if bytes.len() <= LINE => return Parsed::More(bytes.len() + 1),
+        // Guard: `!is_get(bytes)` as `false` fails protocol::tests::lines_are_bounded
         None if !is_get(bytes) => return Parsed::TooLong,
         None => match bytes.iter().take(GET_LINE).position(|b| *b == b'\n') {
             Some(end) => end,
+            // Guard: `bytes.len() >= GET_LINE` as `false` fails protocol::tests::lines_are_bounded
             None if bytes.len() >= GET_LINE => return Parsed::TooLong,
             None => return Parsed::More(bytes.len() + 1),
         },
@@ -222,6 +224,7 @@ fn get<'a>(tokens: &Line<'a>, used: usize) -> Parsed<'a> {
         (None, 1)
     };
     let keys = Words::of(tokens.after(first));
+    // Guard: `keys.clone().any(|key| key.len() > KEY)` as `false` fails answer::tests::keys_are_bounded
     if keys.clone().any(|key| key.len() > KEY) {
         return say(BAD_FORMAT, false, used);
     }
@@ -245,6 +248,8 @@ fn put<'a>(mode: Mode, tokens: &Line<'a>, rest: &'a [u8], item_max: usize, used:
     if len > i32::MAX as usize - 2 {
         return say(BAD_FORMAT, quiet, used);
     }
+    // Guard: `item_size(key.len(), flags, len) > item_max` as `false` fails
+    // protocol::tests::a_value_that_is_too_large
     if item_size(key.len(), flags, len) > item_max {
         let command = Command::TooLarge { key: Cow::Borrowed(key), forget: mode == Mode::Set };
         return Parsed::Request(Request { command, quiet, skip: len + 2 }, used);

@@ -46,6 +46,7 @@ impl Header {
         let Some(&[a, b, c, d, e, f, ..]) = datagram.first_chunk::<HEADER>() else {
             return Err(NoRequest::Short);
         };
+        // Guard: `datagram.len() == HEADER` as `false` fails protocol::udp::tests::headers_are_read
         if datagram.len() == HEADER {
             return Err(NoRequest::Short);
         }
@@ -54,6 +55,7 @@ impl Header {
             sequence: u16::from_be_bytes([c, d]),
             datagrams: u16::from_be_bytes([e, f]),
         };
+        // Guard: `header.datagrams == 1` as `true` fails protocol::udp::tests::headers_are_read
         if header.datagrams == 1 { Ok(header) } else { Err(NoRequest::Part) }
     }
 

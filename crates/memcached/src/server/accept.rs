@@ -111,6 +111,8 @@ impl ServerLane {
         while let Some(stream) = accepting.next().await? {
             each(&stream);
             let mut open = Open::new(lane.clone());
+            // Guard: `open.number > lane.server.options.connections` as `false` fails
+            // cache/bad::there_may_be_so_many
             let many = open.number > lane.server.options.connections;
             lane.own.with(|shard| {
                 let counts = shard.store.counts_mut();

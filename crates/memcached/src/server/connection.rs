@@ -142,6 +142,7 @@ impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + AsMut<TcpStream> + Unpin> Co
     /// The lane to go to now, if most requests are for one and little is kept.
     fn goes(&self) -> Option<usize> {
         let lane = self.talk.far()?;
+        // Guard: `self.keeps() <= LEAST` as `true` fails cache/moving::half_of_a_large_request
         (self.keeps() <= LEAST && self.lane.at.phase() == Phase::Serving).then_some(lane)
     }
 
@@ -322,6 +323,7 @@ impl<S: AsyncRead + AsyncWrite + AsRef<TcpStream> + AsMut<TcpStream> + Unpin> Co
         let until = self.active + idle;
         // Other lanes' answers are not taken as long as there is no room for those before them: then the peer is waited for all the same.
         let slow = self.flushing || !self.kept.is_empty();
+        // Guard: `now >= until` as `false` fails cache/bad::idle_connections_are_closed
         if now >= until && (slow || !self.talk.is_waiting()) {
             return Poll::Ready(if slow { End::Slow } else { End::Idle });
         }

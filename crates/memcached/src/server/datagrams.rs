@@ -268,6 +268,7 @@ impl<'a> Datagrams<'a> {
             let Self { lane, talk, answer, .. } = self;
             let Some(round) = talk.round() else { return };
             let taken = round.take_answers(index, || lane.about(), answer);
+            // Guard: `answer.len() > most` as `false` fails cache/datagrams::long_answers
             if answer.len() > most {
                 self.too_long = true;
             }

@@ -40,6 +40,7 @@ impl Majority {
             return;
         }
         let lane = lane as u16;
+        // Guard: `lane == self.to` as `true` fails server::majority::tests::one_whose_keys_are_spread
         if lane == self.to {
             self.weight = self.enough.min(self.weight + 1);
             return;
@@ -57,6 +58,8 @@ impl Majority {
 
     /// It has moved.
     pub(crate) fn moved(&mut self) {
+        // Guard: `LAST.min(2 * self.enough)` as `self.enough` fails
+        // server::majority::tests::one_whose_keys_change
         (self.weight, self.enough) = (0, LAST.min(2 * self.enough));
     }
 

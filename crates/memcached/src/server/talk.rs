@@ -46,6 +46,7 @@ impl Talk {
 
     /// The lane that its connection is to move to, if nothing is half asked or half answered.
     pub(crate) fn far(&self) -> Option<usize> {
+        // Guard: `self.is_idle()` as `true` fails cache/moving::answers_are_as_if
         self.majority.far().filter(|_| self.is_idle() && !self.closing)
     }
 

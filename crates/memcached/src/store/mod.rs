@@ -183,6 +183,8 @@ impl Store {
 
     #[inline]
     fn lives(&self, meta: &Meta) -> bool {
+        // Guard: `meta.expires > self.now` as `true` fails answer::tests::times_of_expiry
+        // Guard: `meta.cas >= self.flushed_below` as `true` fails answer::tests::times_of_expiry
         (meta.expires == 0 || meta.expires > self.now) && meta.cas >= self.flushed_below
     }
 

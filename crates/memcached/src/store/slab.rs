@@ -263,6 +263,7 @@ impl Slab {
             number
         } else {
             let cost = PAGE + meta + size_of::<Page>();
+            // Guard: `cost > room` as `false` fails store::tests::memory_stays_below
             if cost > room {
                 return None;
             }

@@ -143,6 +143,8 @@ impl Store {
     fn join(&mut self, old: Item, new: &mut New<'_>, put: &Put<'_>) -> Outcome {
         let meta = *self.slab.meta(old.0);
         let len = meta.len as usize + put.value.len();
+        // Guard: `item_size(put.key.len(), meta.flags, len) > self.limits.item` as `false` fails
+        // answer::tests::values_do_not_grow_beyond
         if item_size(put.key.len(), meta.flags, len) > self.limits.item {
             return Outcome::NotStored;
         }

@@ -146,6 +146,8 @@ fn create(path: &Path, overwrite: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     match overwrite {
+        // Guard: `options.create_new(true).open(path)` as `options.create(true).open(path)` fails
+        // capture::tests::a_full_file_is_whole
         false => options.create_new(true).open(path),
         true => {
             let file = crate::written::open_for_writing(path, 0o600)?;

@@ -248,6 +248,8 @@ impl Work {
             Some(Ended::Stopped)
         } else if self.until.is_some_and(|until| Instant::now() >= until) {
             Some(Ended::Time)
+        // Guard: `self.lease.is_some_and(|lease| known.asked.elapsed() > lease)` as `false` fails
+        // capture::tests::a_forgotten_capture_ends
         } else if self.lease.is_some_and(|lease| known.asked.elapsed() > lease) {
             Some(Ended::Forgotten)
         } else {
@@ -298,6 +300,8 @@ impl Work {
             at += record.kept as usize;
             let before = self.blocks.bytes.len();
             self.blocks.packet(record, data, worker, self.missed - self.told);
+            // Guard: `self.written + self.blocks.bytes.len() as u64 > self.max` as `false` fails
+            // capture::tests::a_full_file_is_whole
             if self.written + self.blocks.bytes.len() as u64 > self.max {
                 self.blocks.bytes.truncate(before);
                 return true;
@@ -373,6 +377,7 @@ pub(super) fn write_blocks<W: Write>(
     for end in &ends[whole..] {
         let (_, one) = write_some(file, &bytes[done..*end]);
         if one.is_err() {
+            // Guard: `cut(file, done)` as `()` fails capture::tests::a_full_disk
             cut(file, done);
             return (done, one);
         }

@@ -161,6 +161,8 @@ impl Place {
             wrong(format!("{why}: nothing is put back; set the card with 'ethtool -X', and remove the file"))
         };
         let state = State::parse(&text).map_err(unreadable)?;
+        // Guard: `state.namespace != namespace || state.interface != interface` as `false` fails
+        // card::state::tests::torn_and_hostile
         if state.namespace != namespace || state.interface != interface {
             return Err(wrong("is of another interface: remove it".to_owned()));
         }
@@ -181,6 +183,8 @@ impl Place {
         if !meta.is_file() {
             return Err(wrong("is no file: remove it".to_owned()));
         }
+        // Guard: `meta.permissions().mode() & 0o022 != 0` as `false` fails
+        // card::state::tests::what_others_may_write
         if meta.uid() != user || meta.permissions().mode() & 0o022 != 0 {
             return Err(wrong("others may write to it, so it is not believed: remove it".to_owned()));
         }

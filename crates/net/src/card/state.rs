@@ -64,6 +64,8 @@ impl Owner {
     /// Whether it is still running. A zombie process is not.
     #[must_use]
     pub fn is_alive(self) -> bool {
+        // Guard: `started == self.started` as `true` fails card::state::tests::the_living
+        // Guard: `!matches!(state, 'Z' | 'X')` as `true` fails card::state::tests::the_living
         process(self.pid)
             .is_some_and(|(state, started)| started == self.started && !matches!(state, 'Z' | 'X'))
     }
@@ -164,6 +166,8 @@ impl State {
             Some(Table::Default) => now.is_default_table(now.table.iter().max().map_or(0, |max| max + 1)),
             None => false,
         };
+        // Guard: `self.earlier.as_ref() == Some(&now.table)` as `false` fails
+        // card::state::tests::what_somebody_else
         as_set || self.earlier.as_ref() == Some(&now.table)
     }
 

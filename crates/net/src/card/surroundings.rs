@@ -328,6 +328,8 @@ impl Files {
                 continue;
             }
             // What the driver tells of a queue is not mixed with what names say.
+            // Guard: `told.iter().all(|(queue, _)| queue != number)` as `true` fails
+            // surroundings::tests::interrupts_are_the_queues_that_the_driver_tells
             let by_name = queue_of(&interrupt.name, interface)
                 .filter(|(_, number)| told.iter().all(|(queue, _)| queue != number));
             let whose = match by_name {

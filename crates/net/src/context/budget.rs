@@ -41,6 +41,7 @@ pub(crate) fn spend_operations(operations: usize) {
 /// Ready if the task may go on; if not, it is woken for the next turn.
 #[inline]
 pub(crate) fn poll(cx: &Context<'_>) -> Poll<()> {
+    // Guard: `LEFT.get() > 0` as `true` fails budget::tests::a_budget_is_spent
     if LEFT.get() > 0 {
         return Poll::Ready(());
     }

@@ -61,6 +61,8 @@ impl Exported {
 
 async fn answer(request: Request<Incoming>, address: SocketAddr, read: Arc<Read>) -> Response<Full<Bytes>> {
     let words = |status, words: &str| respond(status, WORDS, words.as_bytes().to_vec());
+    // Guard: `!names_us(&request, address)` as `false` fails
+    // exported::tests::only_its_own_name_leads_to_the_metrics
     if !names_us(&request, address) {
         return words(
             StatusCode::MISDIRECTED_REQUEST,

@@ -60,6 +60,7 @@ impl Lease {
     /// The lease of an answer to a question that was sent at `sent`: from then on it counts (section 4.4.5).
     fn of(answer: &Answer, sent: Time) -> Option<Self> {
         let server = answer.server?;
+        // Guard: `*seconds > 0` as `true` fails dhcp::client::tests::lies_are_not_believed
         let lease = answer.lease.filter(|seconds| *seconds > 0)?;
         let len = answer.network.unwrap_or_else(|| class(answer.address));
         let prefix = Prefix::new(IpAddr::V4(answer.address), len)?;
@@ -221,6 +222,8 @@ impl Client {
     /// Takes in a datagram. Whether it was an answer to the last question.
     pub(crate) fn datagram(&mut self, now: Time, bytes: &[u8], out: &mut Vec<Action>) -> bool {
         let Some(answer) = Answer::read(bytes) else { return false };
+        // Guard: `answer.number != self.number || answer.mac != self.identity.mac` as `false` fails
+        // dhcp::client::tests::lies_are_not_believed
         if answer.number != self.number || answer.mac != self.identity.mac {
             return false;
         }
@@ -233,6 +236,8 @@ impl Client {
             }
             (State::Requesting(offer), Kind::Ack) => {
                 let Some(lease) = Lease::of(&answer, self.sent) else { return false };
+                // Guard: `lease.server != offer.server || lease.address() != offer.address()` as `false`
+                // fails dhcp::client::tests::lies_are_not_believed
                 if lease.server != offer.server || lease.address() != offer.address() {
                     return false;
                 }

@@ -58,6 +58,7 @@ impl Held {
     #[inline]
     pub(super) fn has_room(&self, len: usize) -> bool {
         let (need, skip) = self.need(len);
+        // Guard: `self.used + skip + need <= self.bytes.len()` as `true` fails impair::held
         self.used + skip + need <= self.bytes.len()
     }
 

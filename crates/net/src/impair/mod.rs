@@ -221,6 +221,7 @@ impl Impairer {
         self.rules = rules;
         if !Arc::ptr_eq(&self.wire, &wire) {
             self.wire = wire;
+            // Guard: no `self.time_anew(now);` fails impair::tests::what_waits_is_timed_anew_with_other_times
             self.time_anew(now);
         }
     }
@@ -275,6 +276,7 @@ impl Impairer {
             self.counts.corrupted += u64::from(segments::corrupt(packet, &mut self.rng));
         }
         let twice = self.rules.duplicate.happens(&mut self.rng);
+        // Guard: `self.held.is_empty()` as `true` fails impair::tests::what_waits_leaves_before
         if !self.rules.holds() && self.held.is_empty() {
             self.counts.duplicated += u64::from(twice);
             return Fate::Pass(1 + u8::from(twice));
@@ -301,6 +303,7 @@ impl Impairer {
         let late = self.rules.reorder.happens(&mut self.rng);
         let ring = if late { &mut self.late } else { &mut self.held };
         // Before the wire is charged: what is dropped takes none of it.
+        // Guard: `!ring.has_room(packet.len())` as `false` fails impair::tests::what_does_not_fit
         if !ring.has_room(packet.len()) {
             self.counts.full += 1;
             return Fate::Full;
@@ -315,8 +318,10 @@ impl Impairer {
             let shift = ((u128::from(self.rng.next_u64()) * u128::from(span)) >> 64) as u64;
             due = (due + shift).saturating_sub(self.rules.jitter).max(now);
         }
+        // Guard: `due.max(self.last)` as `due` fails impair::tests::jitter_keeps_the_order
         due = due.max(self.last);
         self.last = due;
+        // Guard: `self.held.is_empty()` as `true` fails impair::tests::what_waits_leaves_before
         if !late && due <= now && self.held.is_empty() && self.rules.slots.is_none() {
             return Fate::Pass(1);
         }

@@ -69,12 +69,14 @@ impl Offload {
             _ => return None,
         };
         let shortest = transport + if udp { 8 } else { 20 };
+        // Guard: `size == 0` as `false` fails impair::tests::a_header_that_fits_no_packet
         if header[0] & NEEDS_CHECKSUM == 0 || size == 0 || transport < ip + room || head < shortest {
             return None;
         }
         let data = packet.len().checked_sub(head).filter(|data| *data > 0)?;
         let segments = data.div_ceil(size);
         let len = packet.len();
+        // Guard: `(segments <= MOST)` as `true` fails impair::tests::a_packet_of_more_segments
         (segments <= MOST).then_some(Self { udp, ip, transport, head, size, segments, len })
     }
 

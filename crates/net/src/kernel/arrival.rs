@@ -92,6 +92,7 @@ struct Seen {
 impl Seen {
     fn why(self) -> Elsewhere {
         match self {
+            // Guard: `thread != worker` as `false` fails kernel::arrival
             Self { thread: Some(thread), worker, .. } if thread != worker => Elsewhere::ThreadMoved,
             Self { steered: false, .. } => Elsewhere::NotSteered,
             Self { served: false, .. } => Elsewhere::NoWorker,

@@ -34,6 +34,8 @@ impl KernelLane {
     /// Takes a connection out of the lane. Who waits for it here is woken, and finds that it is closed.
     pub(crate) fn depart(&mut self, id: SocketId) -> Result<Travelling, SocketError> {
         let socket = self.sockets.get_mut(id).ok_or(SocketError::Closed)?;
+        // Guard: `self.ring.is_some() || socket.flags.has(Flags::CONNECTING | Flags::ZERO_COPY)` as `false`
+        // fails kernel::depart::tests::what_the_kernel_is_busy_with
         if self.ring.is_some() || socket.flags.has(Flags::CONNECTING | Flags::ZERO_COPY) {
             return Err(SocketError::Unsupported(
                 "leave their lane while io_uring receives, or before they are connected, or while they send without copying",
@@ -48,6 +50,7 @@ impl KernelLane {
         let socket = self.sockets.remove(id).ok_or(SocketError::Closed)?;
         let (known, failure) = (socket.flags, socket.failure);
         let lasting = LASTING.into_iter().filter(|flag| known.has(*flag));
+        // Guard: `all | flag` as `flag` fails kernel::depart::tests::a_connection_goes_on
         let flags = lasting.fold(Flags::empty(), |all, flag| all | flag);
         let (fd, wakers) = socket.apart();
         let closed = if self.closed.is_empty() { None } else { self.closed.remove(&id.slot) };

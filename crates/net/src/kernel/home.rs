@@ -98,6 +98,7 @@ impl Home {
                 by_bind(fd, ours, port, opening, &again)
             };
             match tried {
+                // Guard: `is_taken(&e, opening.protocol)` as `false` fails kernel::home
                 Err(e) if is_taken(&e, opening.protocol) => {}
                 Err(e) if self.by_range && e.raw_os_error() == Some(errno::ENOPROTOOPT) => {
                     self.by_range = false;
@@ -129,6 +130,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(ports: flowlane_rss::Ports<'a>, range: RangeInclusive<u16>) -> Self {
+        // Guard: `range.len() <= ports.len()` as `false` fails kernel::home::tests::a_walk
         let through_range = range.len() <= ports.len();
         let len = if through_range { range.len() } else { ports.len() }.max(1);
         Self { ports, range, through_range, len }
@@ -140,6 +142,7 @@ impl<'a> Walk<'a> {
             let port = self.range.start() + step as u16;
             self.ports.contains(port).then_some(port)
         } else {
+            // Guard: `self.range.contains(port)` as `true` fails kernel::home
             self.ports.nth(step).filter(|port| self.range.contains(port))
         }
     }
@@ -171,6 +174,7 @@ impl KernelLane {
 fn is_taken(e: &io::Error, protocol: Protocol) -> bool {
     match e.raw_os_error() {
         Some(errno::EADDRNOTAVAIL | errno::EADDRINUSE) => true,
+        // Guard: `protocol == Protocol::UDP` as `false` fails kernel::home::tests::datagrams
         Some(errno::EAGAIN) => protocol == Protocol::UDP,
         _ => false,
     }
@@ -198,6 +202,7 @@ fn by_bind(
     again: &impl Fn() -> io::Result<OwnedFd>,
 ) -> io::Result<Opened> {
     // Sockets of datagrams would share the port of one peer, and one of them get the other's answers.
+    // Guard: `opening.protocol == Protocol::TCP` as `true` fails kernel::home::tests::datagrams
     if opening.protocol == Protocol::TCP {
         options::set(fd.as_fd(), Number::REUSE_ADDRESS, 1)?;
     }

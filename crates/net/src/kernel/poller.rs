@@ -135,6 +135,7 @@ impl Poller {
 
     /// Readable when there may be news since [`Poller::prepare_to_sleep`], of sockets. The bell is to be waited on itself.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        // Guard: `ring.signal.as_fd()` as `ring.bell.as_fd()` fails poller::tests::a_sleep_among_links
         self.ring.as_ref().map_or(self.epoll.as_fd(), |ring| ring.signal.as_fd())
     }
 
@@ -182,6 +183,8 @@ impl Poller {
         let heard = by_ring.signalled;
         self.ask(Some(Duration::ZERO));
         // What was asked for and not taken, and what the kernel put off, counts no more.
+        // Guard: `!ring::with(Ring::is_quiet).unwrap_or(true)` as `false` fails
+        // poller::tests::no_sleep_while_the_ring
         !heard || self.has_news() || !ring::with(Ring::is_quiet).unwrap_or(true)
     }
 

@@ -37,6 +37,7 @@ impl Reserve {
         let mut held = self.lock();
         let Some(one) = held.pop() else { return false };
         // Before it is closed: whoever gets its place sees that.
+        // Guard: no `self.owed.fetch_add(1, Ordering::SeqCst);` fails kernel::reserve
         self.owed.fetch_add(1, Ordering::SeqCst);
         drop(one);
         true
@@ -63,6 +64,7 @@ impl Reserve {
     /// # Errors
     /// `EMFILE`.
     pub(super) fn leaves<T>(&self, opened: T, of: BorrowedFd<'_>) -> io::Result<T> {
+        // Guard: `!self.is_owed()` as `true` fails kernel::reserve
         if !self.is_owed() {
             return Ok(opened);
         }

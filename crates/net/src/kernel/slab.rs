@@ -204,6 +204,7 @@ impl Slab {
 
     #[inline]
     pub(super) fn get(&self, id: SocketId) -> Option<&Socket> {
+        // Guard: `p.generation == id.generation` as `true` fails kernel::slab
         self.places.get(id.slot as usize).filter(|p| p.generation == id.generation)?.socket.as_ref()
     }
 
@@ -235,6 +236,7 @@ impl Slab {
     /// By slot and as much of the generation as a token holds.
     #[inline]
     pub(super) fn at(&mut self, slot: u32, generation: u16) -> Option<&mut Socket> {
+        // Guard: `p.generation as u16 == generation` as `true` fails kernel::slab
         self.places.get_mut(slot as usize).filter(|p| p.generation as u16 == generation)?.socket.as_mut()
     }
 

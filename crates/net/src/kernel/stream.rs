@@ -66,6 +66,8 @@ impl KernelLane {
         }
         match call(socket) {
             Ok(n) => {
+                // Guard: `n < len && socket.flags.has(Flags::HAS_ALL)` as `false` fails
+                // runtime/relay::short::the_end_comes
                 if n < len && socket.flags.has(Flags::HAS_ALL) {
                     socket.flags.set(Flags::AT_END);
                 }
@@ -200,6 +202,8 @@ impl KernelLane {
                 Flags::OVER
             }
         };
+        // Guard: `!self.sockets.get(id).ok_or(SocketError::Closed)?.flags.has(there)` as `true` fails
+        // kernel::stream::tests::a_connection_is_watched_once_somebody_waits
         if !self.sockets.get(id).ok_or(SocketError::Closed)?.flags.has(there) {
             self.watch_accepted(id)?;
         }

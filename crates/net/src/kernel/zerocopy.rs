@@ -118,6 +118,7 @@ impl KernelLane {
         let too_many = self.lingering >= LINGERING;
         if reset || too_many {
             // The kernel throws away what it has not sent, and completes it.
+            // Guard: no `let _ = socket::disconnect(fd.as_fd());` fails sockets/zero_copy::a_reset
             let _ = socket::disconnect(fd.as_fd());
             self.stats.zerocopy_cut_off += 1;
             self.stats.zerocopy_copied += sends.take_completions(fd.as_fd(), true).copied;
@@ -132,6 +133,7 @@ impl KernelLane {
         let _ = self.epoll.remove(fd.as_fd());
         if let Ok(id) = self.insert(fd, Flags::ZERO_COPY | Flags::LINGERS) {
             self.lingering += 1;
+            // Guard: no `self.zero_copy.insert(id.slot, sends);` fails sockets/zero_copy::dropped_futures
             self.zero_copy.insert(id.slot, sends);
         }
     }

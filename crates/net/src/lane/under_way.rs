@@ -37,8 +37,11 @@ impl LastReports {
 impl Drop for LaneSlot {
     /// A lane that no worker takes any more, since the runtime has ended while it was on its way.
     fn drop(&mut self) {
+        // Guard: `self.under_way.take()` as `None` fails runtime::netisr
         if let Some(UnderWay { since, to, last }) = self.under_way.take() {
             self.end_flows(since);
+            // Guard: `last.all().push(self.report(to, true))` as `drop((to, last))` fails
+            // moving::tests::a_lane_under_way
             last.all().push(self.report(to, true));
         }
     }

@@ -75,6 +75,7 @@ impl Input {
         let noted = written::note_read(&file);
         let reader = PcapReader::new(BufReader::new(file))
             .map_err(|e| OpenError::Capture { path: path.to_owned(), source: to_io(e) })?;
+        // Guard: `reader.header().datalink != DataLink::ETHERNET` as `false` fails link::pcap
         if reader.header().datalink != DataLink::ETHERNET {
             let what = format!("is of {:?}, not of Ethernet", reader.header().datalink);
             return Err(OpenError::Option { link: format!("pcap:{}", path.display()), what });

@@ -103,6 +103,8 @@ fn causes(at: &QueueArrivals, card: Option<&CardReport>, shared: bool) -> Vec<Ca
     use Deviation::{ForeignHash, Misdirected, Redirected};
     let stats = &at.stats;
     let explained = stats.redirected_no_flow + stats.redirected_away + stats.redirected_late;
+    // Guard: `stats.redirected.saturating_sub(explained)` as `0` fails
+    // metrics::steering::tests::causes_add_up
     let rest = stats.redirected.saturating_sub(explained);
     let away = match card {
         _ if shared => "a worker without a queue of the link holds their lane",

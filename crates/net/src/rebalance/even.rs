@@ -47,6 +47,8 @@ impl Policy for Even {
 
     fn decide(&mut self, seen: &Observation) -> Vec<Step> {
         let mut items = self.history.add(seen);
+        // Guard: `self.acting > 0` as `false` fails rebalance::simulation::overload
+        // rebalance::simulation::a_hot_spot
         let (ratio, errors) = if self.acting > 0 { (self.enough, 2.0) } else { (self.start, 4.5) };
         let limits = Limits { ratio, floor: self.floor, errors, steps: self.steps };
         let steps = spread(&mut items, (0..seen.workers).collect(), limits);

@@ -44,6 +44,8 @@ impl Past {
         }
         let by = load - self.mean;
         let limit = ODD * self.variance.max(LEAST).sqrt();
+        // Guard: `self.periods > LEARNED && by.abs() > limit` as `false` fails
+        // rebalance::simulation::a_hot_spot
         if self.periods > LEARNED && by.abs() > limit {
             match self.odd.replace(by).filter(|odd| odd.signum() == by.signum()) {
                 None => return,
@@ -100,6 +102,8 @@ impl History {
             past.rest = past.rest.saturating_sub(1);
             let variance = past.error();
             past.seen = past.seen.saturating_add(1);
+            // Guard: `past.rest == 0` as `true` fails rebalance::simulation::a_hot_spot
+            // rebalance::simulation::overload
             let movable = past.rest == 0 && past.seen > LEARNED;
             known.insert(key, past);
             Item { lane, worker: now.worker, load: past.mean, variance, movable }

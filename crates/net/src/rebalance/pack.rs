@@ -62,6 +62,7 @@ impl Pack {
         // A single lane that fills its worker is not helped by a further one.
         let shared = items.iter().all(|item| item.load < self.busy);
         let is_busy = busiest > self.busy && shared;
+        // Guard: `needed > self.awake` as `false` fails rebalance::simulation::pack_wakes
         if needed > self.awake || is_busy && self.awake < workers {
             self.awake = needed.max(self.awake + 1).min(workers);
             self.calm_for = 0;
@@ -69,6 +70,7 @@ impl Pack {
         let fewer = self.awake - 1;
         let is_calm = fewer > 0 && needed <= fewer && total / fewer as f64 <= self.idle;
         self.calm_for = if is_calm { self.calm_for + 1 } else { 0 };
+        // Guard: `self.calm_for > self.calm` as `true` fails rebalance::simulation::pack_wakes
         if self.calm_for > self.calm {
             self.awake = fewer;
             self.calm_for = 0;

@@ -61,12 +61,14 @@ pub(super) fn spread(items: &mut [Item], mut workers: Vec<usize>, limits: Limits
         let mean = loads.iter().map(|(_, load)| load).sum::<f64>() / loads.len() as f64;
         let Some(&(hot, most)) = loads.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
         let Some(&(cold, least)) = loads.iter().min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+        // Guard: `most < limits.floor` as `false` fails rebalance::simulation::an_idle_machine
         if most < limits.floor || most <= mean * limits.ratio {
             break;
         }
         let gap = most - least;
         let error = error(items, [hot, cold]);
         let between = Between { hot, cold, gap, surely: gap - SURE * error };
+        // Guard: `gap < limits.errors * error` as `false` fails rebalance::simulation::an_even_load
         let best = if gap < limits.errors * error { None } else { between.best(items) };
         let Some(exchange) = best else {
             workers.retain(|&w| w != hot);

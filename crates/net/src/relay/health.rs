@@ -32,6 +32,7 @@ impl Health {
             return false;
         }
         self.against += 1;
+        // Guard: `self.against < if self.up { FALL } else { RISE }` as `false` fails relay::health
         if self.against < if self.up { FALL } else { RISE } {
             return false;
         }

@@ -109,6 +109,8 @@ fn wake(end: &TcpStream, out: Wait, back: Wait, cx: &Context<'_>) -> Result<(), 
         Wait::Write | Wait::Done => match end.is_over()? {
             true if back != Wait::Done => Err(Failure::Reset.into()),
             true => Ok(()),
+            // Guard: `end.wake_on(Interest::Closed, cx)` as `Ok(())` fails
+            // runtime/relay::streams::a_reset_comes_through_a_stall
             false => end.wake_on(Interest::Closed, cx),
         },
     }
@@ -130,6 +132,8 @@ fn of_target(e: &SocketError) -> End {
 
 impl Drop for Joined {
     fn drop(&mut self) {
+        // Guard: `!self.in_order` as `false` fails runtime/relay::streams::what_is_open_at_the_end
+        // runtime/relay::streams::resets_are_carried
         if !self.in_order {
             // Elsewhere than in the lane, which is gone then, they are closed.
             let _ = self.client.abort();

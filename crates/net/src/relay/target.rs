@@ -86,6 +86,7 @@ fn choose(
     open: impl Fn(usize) -> u64,
 ) -> Option<usize> {
     let of = |tried: u64| {
+        // Guard: `t.is_up()` as `true` fails relay::target
         let all = targets.iter().enumerate().filter(|(at, t)| tried & 1 << at == 0 && t.is_up());
         let place = |at: usize| (at + targets.len() - turn % targets.len()) % targets.len();
         let found = match balance {
@@ -94,6 +95,7 @@ fn choose(
         };
         found.map(|(at, _)| at)
     };
+    // Guard: `of(tried | shunned)` as `of(tried)` fails relay::target
     of(tried | shunned).or_else(|| of(tried))
 }
 

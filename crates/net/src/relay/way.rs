@@ -68,6 +68,8 @@ impl Nagle {
             Self::Off => return Ok(()),
             Self::First => *self = Self::Next,
             Self::Next => {
+                // Guard: `to.set_nodelay(true)` as `Ok::<(), SocketError>(())` fails
+                // runtime/relay::short::small_pieces
                 to.set_nodelay(true)?;
                 *self = Self::Off;
             }

@@ -170,6 +170,8 @@ impl Handle {
                 *holds = true;
             }
         }
+        // Guard: `holds[*worker]` as `*worker < holds.len()` fails
+        // runtime/rebalance::a_worker_without_lanes_sleeps_whole
         let holders: Vec<usize> = (0..holds.len()).filter(|worker| holds[*worker]).collect();
         (self.ask_these(holders.iter().copied(), false), holders.len())
     }

@@ -88,6 +88,7 @@ impl Netisr {
     pub(crate) fn send(&mut self, to: usize, parcel: Parcel) {
         let Some(sender) = self.senders.get_mut(to).and_then(Option::as_mut) else { return };
         self.stats.sent += u64::from(matches!(parcel, Parcel::Frame { .. }));
+        // Guard: `self.backlog[to].is_empty()` as `true` fails runtime::netisr
         let parcel = if self.backlog[to].is_empty() {
             match sender.push(parcel) {
                 Ok(()) => {
@@ -101,6 +102,8 @@ impl Netisr {
         };
         let frame = matches!(parcel, Parcel::Frame { .. });
         // A frame waits only behind what must not be lost, and then no more of them than a ring would hold.
+        // Guard: `frame` as `true` fails runtime::netisr
+        // Guard: `self.backlog[to].len() >= self.limit` as `false` fails runtime::netisr
         if frame && (self.backlog[to].is_empty() || self.backlog[to].len() >= self.limit) {
             self.stats.dropped += 1;
             return;

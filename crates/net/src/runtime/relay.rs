@@ -114,6 +114,7 @@ impl Queue for RelayQueue {
             self.ring.publish();
             self.wake.ring();
         }
+        // Guard: `self.taken.load(Ordering::Acquire) == self.sent` as `true` fails runtime::relay
         self.taken.load(Ordering::Acquire) == self.sent
     }
 

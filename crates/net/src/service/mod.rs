@@ -222,6 +222,7 @@ impl Accepting {
         poll_fn(|cx| {
             place.join(cx);
             match accepting.as_mut().poll(cx) {
+                // Guard: `*stopping` as `place.at.is_stopping()` fails runtime/service::who_was_accepted_last
                 Poll::Pending if *stopping => Poll::Ready(Ok(None)),
                 Poll::Pending if place.at.is_stopping() => {
                     // The connection accepted last is waited for once its task has been polled, which comes before the next poll of this one.

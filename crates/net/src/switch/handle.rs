@@ -101,6 +101,7 @@ impl State {
 
     /// Whether a port is there, and not another one of the same number.
     pub(super) fn has(&self, slot: Slot) -> bool {
+        // Guard: `self.slot(slot.port) == slot` as `true` fails runtime/switch_hosts::a_port_that_is_removed
         self.slot(slot.port) == slot && self.config.all().has(slot.port)
     }
 
@@ -110,6 +111,7 @@ impl State {
         if let Some(link) = self.links.get_mut(port.index()) {
             *link = Link { birth: link.birth + 1, ..Link::default() };
         }
+        // Guard: `slot.port == port` as `true` fails runtime/switch_hosts::a_host_lives
         self.hosts.extract_if(.., |(slot, _)| slot.port == port).collect()
     }
 }

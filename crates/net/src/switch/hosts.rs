@@ -24,6 +24,7 @@ impl Handle {
         let failed = |why: &str| SwitchError::Host(format!("port {name}: its host: {why}"));
         let host = start(name, addresses).map_err(|why| failed(&why))?;
         let mut state = self.state();
+        // Guard: `!state.has(slot)` as `false` fails runtime/switch_hosts::a_port_that_is_removed
         if !state.has(slot) {
             drop(state);
             return Err(failed("the port has just been removed"));
@@ -35,6 +36,7 @@ impl Handle {
     /// Ends all hosts.
     pub(super) fn end_hosts(&self) {
         let hosts = std::mem::take(&mut self.state().hosts);
+        // Guard: `drop(hosts);` as `std::mem::forget(hosts);` fails runtime/switch_hosts::a_host_lives
         drop(hosts);
     }
 }

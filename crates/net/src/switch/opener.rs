@@ -89,6 +89,7 @@ fn work(
                     let news = opened.info.life.as_ref().map(Life::watch);
                     (opened, news.and_then(Result::ok))
                 });
+                // Guard: `opened.is_err()` as `false` fails runtime/switch_hosts::what_is_done_around
                 if opened.is_err() {
                     (around.after)(&link);
                     let _ = answer.send(opened);

@@ -62,6 +62,7 @@ impl Handle {
         self.can_host(name)?;
         let slot = self.add(name, link, &spec)?;
         let started = self.start_host(slot, name, addresses);
+        // Guard: `started.is_err()` as `false` fails runtime/switch_hosts::nothing_is_left
         if started.is_err() {
             let mut state = self.state();
             if state.has(slot) {
@@ -151,6 +152,7 @@ impl Handle {
 /// The port that is over the interface of `spec`, if there is one.
 fn over<'a>(config: &'a Config, spec: &PortLink) -> Option<&'a str> {
     let interface = spec.interface()?;
+    // Guard: `link.interface() == Some(interface)` as `false` fails switch::ports::tests::an_interface_is
     let same = |link: &str| link.parse::<PortLink>().is_ok_and(|link| link.interface() == Some(interface));
     let port = config.all().find(|port| same(&config.ports[port.index()].link))?;
     Some(config.name(port))

@@ -36,7 +36,10 @@ impl Spare {
     /// Too few are left: a line.
     pub(super) fn offer(&self, queues: usize) -> Result<usize, String> {
         let queues = queues.div_ceil(self.workers).max(1);
+        // Guard: `self.left / 2 / queues` as `self.left / queues` fails switch::spare::tests::ports_get_half
         let each = (self.left / 2 / queues).min(USUAL);
+        // Guard: `each < LEAST` as `false` fails switch::spare::tests::ports_get_half
+        // switch::spare::tests::queues_share
         if each < LEAST {
             return Err("too few frames are left for an af-xdp port: remove one, give 'af-packet', or start the switch with more \
                         --spare-queues"
@@ -54,6 +57,7 @@ impl Spare {
     /// A port is no more.
     pub(super) fn give_back(&mut self, port: PortId) {
         for (_, frames) in self.taken.extract_if(.., |(of, _)| *of == port) {
+            // Guard: no `self.left += frames;` fails switch::spare::tests::ports_get_half
             self.left += frames;
         }
     }

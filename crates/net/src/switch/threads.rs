@@ -57,6 +57,7 @@ impl Drop for Switch {
     fn drop(&mut self) {
         // First, so that nobody is given a port of a switch that ends.
         self.plugs = None;
+        // Guard: no `self.handle.end_hosts();` fails runtime/switch_hosts::a_host_lives
         self.handle.end_hosts();
         self.handle.stop();
         for thread in self.threads.drain(..) {

@@ -142,6 +142,7 @@ impl Worker {
         let Some(id) = PortId::new(n) else { return false };
         let mut some = false;
         // While a port is on its way to another worker nothing new is begun, so that nothing is overtaken.
+        // Guard: `self.leaving.is_some()` as `false` fails switch::moving::tests::a_port_leaves
         let queues = if self.leaving.is_some() { 0 } else { self.ports[n].queues.len() };
         for q in 0..queues {
             if self.ports[n].queues[q].receive(pool, &mut self.burst, BURST) > 0 {
@@ -224,6 +225,7 @@ impl Worker {
             }
             Ask::Attach(port, egress) => self.attach(port, egress, now),
             Ask::Detach(port, done) => {
+                // Guard: no `self.output.port(port).clear();` fails switch::ports::tests::what_waits
                 self.output.port(port).clear();
                 let none = Egress::new(Vec::new(), None, Vec::new());
                 let _ = done.send(std::mem::replace(&mut self.ports[port.index()], none));
@@ -249,6 +251,8 @@ impl Worker {
     fn attach(&mut self, port: PortId, egress: Egress, now: Time) {
         // What others said of the port that had the number before came before they gave it back.
         let switch = &mut self.switch;
+        // Guard: no `self.news.hear(|news| switch.hear(news, now));` fails
+        // switch::ports::tests::what_was_learnt
         self.news.hear(|news| switch.hear(news, now));
         self.output.grow(port.index() + 1, ROOM);
         match self.ports.get_mut(port.index()) {

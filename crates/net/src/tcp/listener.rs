@@ -167,6 +167,7 @@ impl TcpListener {
                 let kernel = slot.sockets()?;
                 kernel.wake_on_accept(id, cx.waker())?;
                 if let Some(at) = kernel.tries_again_at(now) {
+                    // Guard: no `slot.sleepers.add(at, cx.waker());` fails tcp::listener
                     slot.sleepers.add(at, cx.waker());
                 }
                 Ok::<_, SocketError>(())

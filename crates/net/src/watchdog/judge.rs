@@ -29,6 +29,7 @@ pub(super) enum Verdict {
 
 /// Whether a watchdog that was to look after `period` and looked after `passed` was held up itself.
 pub(super) fn is_late(passed: Duration, period: Duration, limit: Duration) -> bool {
+    // Guard: `passed > period + limit / 2` as `false` fails watchdog::judge::tests::a_watchdog_that_was_late
     passed > period + limit / 2
 }
 
@@ -68,6 +69,8 @@ impl Judge {
         ran: impl Fn() -> Option<Duration>,
         letter: impl Fn() -> Option<char>,
     ) -> Verdict {
+        // Guard: `matches!(seen.place, Place::Away | Place::Asleep)` as `matches!(seen.place, Place::Away)`
+        // fails watchdog::judge::tests::sleep_turns_and
         if matches!(seen.place, Place::Away | Place::Asleep) {
             self.turn = None;
             return Verdict::Turns;
@@ -85,6 +88,8 @@ impl Judge {
             return Verdict::Unknown;
         }
         let used = ran().zip(turn.ran).map(|(now, then)| now.saturating_sub(then));
+        // Guard: `used.is_some_and(|used| used < self.limit / 2)` as `false` fails
+        // watchdog::judge::tests::sleep_turns_and
         if letter() == Some('R') && used.is_some_and(|used| used < self.limit / 2) {
             let told = std::mem::replace(&mut turn.starved, true);
             return if told { Verdict::Unknown } else { Verdict::Starved };

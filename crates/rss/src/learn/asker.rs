@@ -36,6 +36,7 @@ impl<'a> Asker<'a> {
     }
 
     fn once(&mut self, tuples: &[Tuple], doing: &'static str) -> Result<Vec<Option<Answer>>, LearnError> {
+        // Guard: `self.asked + tuples.len() > self.limit` as `false` fails a_budget_too_small
         if self.asked + tuples.len() > self.limit {
             return Err(LearnError::Probes { limit: self.limit, doing });
         }

@@ -87,6 +87,10 @@ impl Sums {
     fn is_open(&self, sum: usize, known: usize) -> bool {
         let (pairs, differ) = (usize::from(self.seen[sum].0), usize::from(self.seen[sum].1));
         let (allowed, least) = if self.doubtful { (8, PAIRS) } else { (16, 2) };
+        // Guard: `(pairs < least || differ < 2 || allowed * differ <= pairs)` as `true` fails
+        // what_is_not_affine_shows_early
+        // Guard: `(pairs < least || differ < 2 || allowed * differ <= pairs)` as `false` fails
+        // affine_cards_are_taken_for_affine
         sum >= known && (pairs < least || differ < 2 || allowed * differ <= pairs)
     }
 }

@@ -103,6 +103,7 @@ fn solve(
     let mut least = observed.len();
     for (arrangement, arranged) in &tries {
         let found = fit(arranged);
+        // Guard: `found.wrong == 0` as `true` fails what_is_not_affine_is_named
         if found.wrong == 0 {
             return Ok((*arrangement, found.map));
         }
@@ -203,6 +204,7 @@ fn verify(asker: &mut Asker<'_>, kinds: &[PacketKind], learned: &mut Learned) ->
         of += 1;
         learned.verified += usize::from(same == (true, true));
     }
+    // Guard: `16 * hash > of || 4 * queue > of` as `false` fails fresh_packets_decide
     if 16 * hash > of || 4 * queue > of || of == 0 {
         return Err(LearnError::Unverified { wrong: hash.max(queue), of });
     }

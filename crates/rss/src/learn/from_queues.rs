@@ -112,6 +112,7 @@ fn attempt(asker: &mut Asker<'_>, kinds: &[PacketKind], lead: usize) -> Result<L
     let predict = |tuple: &Tuple| learned.predict(&tuple.flow()).1;
     let wrong = asker.contradicting(&tuples, lead, "fresh packets to confirm it", predict)?.len();
     // If answers are doubtful, so are these.
+    // Guard: `wrong > if lead > 1 { of / 50 } else { 0 }` as `false` fails fresh_packets_decide
     if wrong > if lead > 1 { of / 50 } else { 0 } {
         return Err(LearnError::Unverified { wrong, of });
     }
@@ -147,6 +148,7 @@ fn master(
             table[map.hash(arranged.data()) as usize]
         };
         let wrong = asker.contradicting(&tuples, lead, "the order of source and destination", predict)?;
+        // Guard: `wrong.len() <= if lead > 1 { 2 } else { 0 }` as `true` fails every_card_from_queues
         if wrong.len() <= if lead > 1 { 2 } else { 0 } {
             return Ok((arrangement, map, table));
         }

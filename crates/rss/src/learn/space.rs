@@ -109,6 +109,7 @@ impl Space {
 
     /// Adds a direction and tabulates the new half.
     pub(super) fn grow(&mut self, asker: &mut Asker<'_>, direction: Bytes) -> Result<(), LearnError> {
+        // Guard: `self.directions.len() == MAX_DIRECTIONS` as `false` fails the_largest_space
         if self.directions.len() == MAX_DIRECTIONS {
             return Err(LearnError::NotAffineQueues { kind: self.kind, probes: asker.asked });
         }

@@ -176,6 +176,7 @@ impl DatagramFlows {
 impl Watch {
     #[inline(always)]
     fn count(&mut self, now: Time, key: Key, weight: Weight, received: bool) {
+        // Guard: `key.protocol() != IpProtocol::UDP` as `false` fails datagram_flows::tests::udp_only
         if key.protocol() != IpProtocol::UDP {
             return;
         }
@@ -184,6 +185,7 @@ impl Watch {
         let totals = &mut flow.totals[usize::from(received)];
         *totals = *totals + weight;
         flow.last = now;
+        // Guard: `now >= flow.placed + STEP` as `false` fails datagram_flows::tests::a_full_table_makes_room
         if now >= flow.placed + STEP {
             flow.placed = now;
             self.silent.remove(&mut self.flows, at);
@@ -204,6 +206,7 @@ impl Watch {
 
     #[cold]
     fn begin(&mut self, now: Time, key: &Key, hash: u64, received: bool) -> u32 {
+        // Guard: `self.table.len() >= MOST` as `false` fails datagram_flows::tests::a_full_table_makes_room
         if self.table.len() >= MOST {
             if let Some(first) = self.silent.first() {
                 self.put_out(first, now);
@@ -242,6 +245,7 @@ impl Watch {
         self.counts.no_room += 1;
         if let Some(record) = self.remove(at, now, FlowEnd::NoRoom) {
             self.counts.ended += 1;
+            // Guard: `self.has_room()` as `true` fails bounds/flows::records_that_nobody_takes
             if self.has_room() {
                 self.waiting.push_back(record);
             } else {
@@ -268,7 +272,10 @@ impl Watch {
 
     #[cold]
     fn look(&mut self, now: Time) {
+        // Guard: `AT_ONCE` as `usize::MAX` fails datagram_flows::tests::many_ends_are_spread_over_turns
         for _ in 0..AT_ONCE {
+            // Guard: `!self.has_room()` as `false` fails
+            // datagram_flows::tests::the_sum_of_records_is_what_passed
             if !self.has_room() {
                 self.not_before = now + AGAIN;
                 return;
@@ -276,6 +283,8 @@ impl Watch {
             let idle = self.wish.idle;
             if let Some(at) = self.silent.first() {
                 // No packet came later than a step after it was placed.
+                // Guard: `self.flows[at as usize].placed + STEP + idle <= now` as `true` fails
+                // datagram_flows::tests::silence_ends_a_flow
                 if self.flows[at as usize].placed + STEP + idle <= now {
                     if let Some(record) = self.remove(at, now, FlowEnd::Idle) {
                         self.waiting.push_back(record);

@@ -45,6 +45,13 @@ impl Ip {
         ip.copy_from_slice(&h[ETHERNET..]);
         let total = usize::from(be16(h, ETHERNET + 2));
         let (src, dst) = ([ip[12], ip[13], ip[14], ip[15]], [ip[16], ip[17], ip[18], ip[19]]);
+        // Guard: `be16(h, ETHERNET + 6) & 0x3fff == 0` as `true` fails fastpath::tcp::tests
+        // Guard: `(IPV4..=len - ETHERNET).contains(&total)` as `total >= IPV4` fails fastpath::tcp::tests
+        // Guard: `interface.destination(IpAddr::from(dst)) == Destination::Unicast` as `true` fails
+        // fastpath::tcp::tests
+        // Guard: `!interface.is_no_source_v4(u32::from_be_bytes(src))` as `true` fails
+        // fastpath::tcp::tests::our_own_address
+        // Guard: `Sum::EMPTY.add_header(&ip).is_intact()` as `true` fails fastpath::tcp::tests
         let usual = plain
             && interface.fast.is_some()
             && h[0..6] == interface.config.mac.0

@@ -109,6 +109,7 @@ impl Datagrams<'_> {
         let len = frame.len();
         let Some((h, payload)) = frame.data().split_first_chunk::<HEADERS>() else { return Err(frame) };
         let slot = match run.slot {
+            // Guard: `run.goes_on(h)` as `true` fails fastpath::tests::what_follows_in_a_burst
             Some(slot) if run.goes_on(h) && link == run.link => slot,
             _ => match begin_run(self.ip, self.udp, h, link, run) {
                 Some(slot) => slot,
@@ -116,11 +117,15 @@ impl Datagrams<'_> {
             },
         };
         let (total, udp_len) = (usize::from(be16(h, 16)), usize::from(be16(h, 38)));
+        // Guard: `total + 14 != len || udp_len + 20 != total` as `false` fails
+        // fastpath::tests::what_follows_in_a_burst
         if total + 14 != len || udp_len + 20 != total || udp_len < 8 || be16(h, 40) == 0 {
             return Err(frame);
         }
         let (src, dst) = (Ipv4Addr::from(part::<4>(h, 26)), Ipv4Addr::from(part::<4>(h, 30)));
         let ip: [u8; 20] = part(h, 14);
+        // Guard: `!Sum::EMPTY.add_header(&ip).is_intact()` as `false` fails
+        // fastpath::tests::what_follows_in_a_burst
         if !Sum::EMPTY.add_header(&ip).is_intact() {
             return Err(frame);
         }
@@ -130,6 +135,8 @@ impl Datagrams<'_> {
             let header: [u8; 8] = part(h, 34);
             let pseudo = Sum::pseudo_v4(src, dst, IpProtocol::UDP, udp_len as u16);
             let of_payload = Sum::EMPTY.add_bytes(payload);
+            // Guard: `!pseudo.add_header(&header).combine(of_payload, 0).is_intact()` as `false` fails
+            // fastpath::tests::what_follows_in_a_burst
             if !pseudo.add_header(&header).combine(of_payload, 0).is_intact() {
                 return Err(frame);
             }
@@ -170,6 +177,7 @@ fn begin_run(ip: &Ip, udp: &Udp, h: &[u8; HEADERS], link: u8, run: &mut Run) -> 
 fn socket_of(ip: &Ip, udp: &Udp, h: &[u8; HEADERS], link: u8) -> Option<u32> {
     let interface = ip.interfaces.get(usize::from(link))?;
     let (src, dst) = (be32(h, 26), be32(h, 30));
+    // Guard: `!interface.is_no_source_v4(src)` as `true` fails lane/packets_from_a_broadcast_address
     let usual = h[0..6] == interface.config.mac.0
         && be32(h, 12) >> 8 == 0x08_0045
         && be16(h, 20) & 0x3fff == 0

@@ -106,6 +106,8 @@ impl<'a> Way<'a> {
     /// too.
     #[inline(always)]
     fn takes(&mut self, frame: &Frame, src: Ipv4Addr, ends: Ends) -> bool {
+        // Guard: `(frame.len() == self.head.len && ends == self.head.ends)` as `self.head.len != usize::MAX`
+        // fails fastpath::tests::answers_of_a_batch
         src == self.ours
             && !frame.is_chained()
             && frame.headroom() >= HEADERS
@@ -189,6 +191,7 @@ impl Datagrams<'_> {
     pub(crate) fn fast_replies(self, now: Time, handle: UdpHandle, batch: &mut Drain<'_, Datagram>) -> usize {
         let Some((mut way, udp)) = Way::of(self, now) else { return 0 };
         let before = batch.len();
+        // Guard: `way.line.room()` as `usize::MAX` fails fastpath::tests::a_batch_that_finds_no_room
         let most = if udp.is_open(handle) { batch.len().min(way.line.room()) } else { 0 };
         for _ in 0..most {
             if !batch.as_slice().first().is_some_and(|next| way.takes_reply(next)) {

@@ -45,6 +45,7 @@ impl Ip {
 
     /// Keeps a datagram whose checksum is right for the client; beyond a few it is dropped.
     pub(crate) fn keep_dhcp(&mut self, payload: &[u8]) {
+        // Guard: `self.dhcp.len() >= WAITING` as `false` fails lane/addresses::a_servers_datagram
         if self.dhcp.len() >= WAITING {
             self.drop(DropReason::UdpSocketFull);
             return;

@@ -25,9 +25,11 @@ impl Limit {
         let passed = now.saturating_duration_since(self.since);
         let new = (passed.as_nanos() / self.interval.as_nanos().max(1)).min(u128::from(self.rate)) as u32;
         if new > 0 {
+            // Guard: `.min(self.rate)` as `.min(u32::MAX)` fails ip::limit
             self.tokens = self.tokens.saturating_add(new).min(self.rate);
             self.since = if self.tokens == self.rate { now } else { self.since + self.interval * new };
         }
+        // Guard: `self.tokens > 0` as `true` fails ip::limit
         let some = self.tokens > 0;
         self.tokens -= u32::from(some);
         some

@@ -145,6 +145,7 @@ impl Ip {
         // With our Ethernet address also while `src` is being probed, which RFC 4429 section 3.2 forbids: Linux does not answer
         // who leaves it out (RFC 4861 section 4.3), and every outgoing packet would wait for the end of the probes.
         let options = NdpOptions { source: Some(interface.config.mac), ..NdpOptions::default() };
+        // Guard: `solicited_node(target)` as `target` fails lane/groups::a_neighbour_is_asked_again
         let dst = solicited_node(target);
         self.stats.arp.requests_sent += 1;
         let message = NdpMessage::NeighborSolicitation { target, options };

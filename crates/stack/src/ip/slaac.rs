@@ -93,6 +93,8 @@ impl Ip {
             let known = |m: &&mut Made| (m.interface, m.prefix) == (news.interface, prefix);
             if let Some(made) = self.slaac.made.iter_mut().find(known) {
                 let left = made.valid.saturating_duration_since(now).as_secs();
+                // Guard: `u64::from(valid) > TWO_HOURS || u64::from(valid) > left` as `true` fails
+                // lane/addresses::an_address_of_an_advertised_prefix
                 if u64::from(valid) > TWO_HOURS || u64::from(valid) > left {
                     made.valid = until(now, valid);
                 } else if left > TWO_HOURS {

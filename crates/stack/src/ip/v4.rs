@@ -20,6 +20,7 @@ impl Ip {
             Ok(parsed) => parsed,
             Err(reason) => return self.bad_v4(reason),
         };
+        // Guard: `header.options.source_route` as `false` fails lane/packets_with_a_source_route
         if header.options.source_route {
             self.stats.ip.bad_options += 1;
             return self.drop(DropReason::SourceRoute);
@@ -45,6 +46,7 @@ impl Ip {
                 return self.drop(reason);
             }
         };
+        // Guard: `!self.plausible_v4(link, header.src)` as `false` fails lane/hostile lane/net
         if !self.plausible_v4(link, header.src) {
             return self.drop(DropReason::BadSource);
         }
@@ -64,6 +66,7 @@ impl Ip {
             Ok(parsed) => parsed,
             Err(reason) => return self.bad_v4(reason),
         };
+        // Guard: `header.is_fragment()` as `false` fails lane/what_comes_from_another_lane
         if header.is_fragment() {
             return self.drop(DropReason::FragmentNested);
         }

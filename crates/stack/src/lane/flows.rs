@@ -116,6 +116,7 @@ impl Lane {
             return;
         }
         match plain(frame, RECEIVED) {
+            // Guard: `ethernet` as `true` fails lane::flows::tests
             Some((key, octets)) if ethernet => self.note(now, key, Weight { packets: 1, octets }, RECEIVED),
             _ if ethernet => self.count_v6::<RECEIVED>(now, frame),
             _ => self.count_closely(now, frame, ethernet, RECEIVED),

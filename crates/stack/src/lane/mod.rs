@@ -432,9 +432,12 @@ impl Lane {
         let ends = (Endpoint::new(error.local, port(0)), Endpoint::new(error.remote, port(2)));
         let udp = IpProtocol(error.protocol) == IpProtocol::UDP;
         // A connected socket may stand elsewhere than its answers come to.
+        // Guard: `self.udp.is_connected(ends.0, ends.1)` as `false` fails lane/elsewhere::an_error_reaches
         if home != self.bucket && !(udp && self.udp.is_connected(ends.0, ends.1)) {
             return self.hand_over(home, packet);
         }
+        // Guard: `self.udp.elsewhere(ends.0, ends.1).filter(|_| udp)` as `None` fails
+        // lane/elsewhere::an_error_reaches
         if let Some(bucket) = self.udp.elsewhere(ends.0, ends.1).filter(|_| udp) {
             return self.hand_over(bucket, packet);
         }
@@ -464,6 +467,7 @@ impl Lane {
     }
 
     fn redirect(&mut self, redirect: Redirect) {
+        // Guard: `self.redirects.len() >= REDIRECTS` as `false` fails lane::tests::redirects_are_bounded
         if self.redirects.len() >= REDIRECTS {
             self.ip.drop(DropReason::RedirectFull);
         } else {

@@ -238,6 +238,7 @@ impl Reassembly {
         let Ok(len) = u16::try_from(fragment.frame.chain_len()) else {
             return Judgement::Drop(DropReason::FragmentTooLong);
         };
+        // Guard: `len == 0` as `false` fails reassembly/a_fragment_of_nothing
         if len == 0 {
             return Judgement::Drop(DropReason::FragmentInvalid);
         }
@@ -247,16 +248,21 @@ impl Reassembly {
             Some(end) => ends > end || (!fragment.more && ends != end),
             None => !fragment.more && ends < self.pieces.end(&entry.pieces),
         };
+        // Guard: `beyond` as `false` fails reassembly reassembly/
         if beyond {
             return Judgement::Drop(DropReason::FragmentPastEnd);
         }
         match self.pieces.place(&entry.pieces, fragment.offset, len, &fragment.frame) {
             Place::Duplicate => Judgement::Drop(DropReason::FragmentDuplicate),
+            // Guard: `Judgement::GiveUp(DropReason::FragmentOverlap)` as
+            // `Judgement::Drop(DropReason::FragmentOverlap)` fails reassembly/
             Place::Overlap => Judgement::GiveUp(DropReason::FragmentOverlap),
             Place::After(after) => {
                 let end = if fragment.more { entry.end } else { Some(ends) };
                 if end == Some(entry.pieces.bytes + u32::from(len)) {
                     Judgement::Complete(after)
+                // Guard: `usize::from(entry.pieces.count) >= self.config.per_datagram` as `false` fails
+                // reassembly/
                 } else if usize::from(entry.pieces.count) >= self.config.per_datagram {
                     Judgement::GiveUp(DropReason::FragmentTooMany)
                 } else {

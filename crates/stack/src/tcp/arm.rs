@@ -15,6 +15,7 @@ impl Connection {
         core.stats.rtt_samples += 1;
         core.rtts.count(micros);
         self.rtt.sample(micros, now, &core.config);
+        // Guard: no `self.timers.measured();` fails loss::the_doubled_timeout_stays
         self.timers.measured();
     }
 

@@ -14,6 +14,7 @@ use crate::tcp::lane::Core;
 impl Connection {
     /// Sends a challenge ACK (RFC 5961 §3.2, §4.2, §5.2), if the limits allow.
     pub(crate) fn challenge(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
+        // Guard: `!self.may_answer_invalid(core, cx)` as `false` fails attacks::challenges_are_limited
         if !self.may_answer_invalid(core, cx) {
             core.stats.challenge_acks_limited += 1;
             return;

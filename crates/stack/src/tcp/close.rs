@@ -41,6 +41,7 @@ impl Connection {
             State::Closed | State::TimeWait => core.unlink(self),
             State::SynSent if self.buffered() == 0 => core.kill(self, cx.now, FlowEnd::GivenUp, None),
             // RFC 9293 §3.6.1 (MUST-... of RFC 1122 §4.2.2.13), RFC 2525 §2.17: unread data is lost, and the peer is told.
+            // Guard: `unread` as `false` fails close::close_with_unread_data_resets
             _ if unread || linger == Some(Duration::ZERO) => self.abort(core, cx),
             _ => {
                 if !self.state().may_receive() {
@@ -105,6 +106,8 @@ impl Connection {
             rcv_nxt: self.rcv.nxt(),
             window: (self.rcv.wnd() >> self.scale.rcv()).min(0xffff) as u16,
             meta: self.reply_meta(),
+            // Guard: `self.has(Flags::TIMESTAMPS).then_some(self.stamps.recent())` as `None` fails
+            // time_wait::timestamps_tell
             ts_recent: self.has(Flags::TIMESTAMPS).then_some(self.stamps.recent()),
             ts_offset: self.stamps.offset(),
             since: cx.now,

@@ -75,6 +75,9 @@ impl Run {
     #[inline]
     fn is_followed_by(&self, seg: &Segment) -> bool {
         let first = &self.seg;
+        // Guard: `seg.seq == first.seq + first.len` as `true` fails coalesce::a_bad_checksum
+        // Guard: `seg.ack == first.ack` as `true` fails coalesce::an_acknowledgement_within
+        // Guard: `seg.end() <= self.right` as `true` fails coalesce::what_is_beyond
         is_plain(seg)
             && seg.seq == first.seq + first.len
             && (seg.len > 0 || seg.is(TcpFlags::FIN))

@@ -58,6 +58,7 @@ impl Connection {
 
     /// The answer to our SYN.
     pub(crate) fn ecn_answered(&mut self, seg: &Segment) {
+        // Guard: `!seg.is(TcpFlags::CWR)` as `true` fails ecn::an_echo_of_our_flags
         let agreed = seg.is(TcpFlags::ECE) && !seg.is(TcpFlags::CWR);
         self.set_ecn(agreed && self.has(Flags::ECN_OFFERED));
     }
@@ -88,6 +89,7 @@ impl Connection {
         if !self.has(Flags::ECN) {
             return;
         }
+        // Guard: `seg.is(TcpFlags::CWR)` as `false` fails tcp::tests::ecn
         if seg.is(TcpFlags::CWR) {
             self.set_ece(false);
         }

@@ -31,6 +31,7 @@ pub(crate) fn first_window(limit: u32, mss: u32) -> u32 {
 /// RFC 9293 §3.7.1, MUST-14, MUST-16, MUST-67: the segment size announced; options not subtracted (RFC 6691).
 pub(crate) fn local_mss(local: IpAddr, mtu: u16, options: &SocketOptions) -> u16 {
     let mss = mtu.saturating_sub(header_len(local)).max(MIN_MSS);
+    // Guard: `mss.min(max.max(MIN_MSS))` as `mss` fails tcp::tests::options
     options.max_segment.map_or(mss, |max| mss.min(max.max(MIN_MSS)))
 }
 
@@ -91,13 +92,16 @@ impl Connection {
         self.rcv.peer_begins(seg.seq);
         self.snd.peer_begins(seg.seq);
         // RFC 9293 §3.7.1, MUST-15: 536 (IPv4) or 1220 (IPv6) if the peer does not say.
+        // Guard: `self.tuple().local.is_ipv4()` as `false` fails handshake::a_plain_peer
         let default = if self.tuple().local.is_ipv4() { 536 } else { 1220 };
+        // Guard: `.max(MIN_MSS)` as `.max(1)` fails tcp::tests::options
         let peer = seg.options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
         self.mss.lower(peer);
         self.path.agree(self.mss.snd());
         self.acks.expect(self.mss.snd().min(default));
         // RFC 7323 §2.2: scaling only if both say so.
         match seg.options.window_scale {
+            // Guard: `self.has(Flags::SCALING)` as `true` fails handshake::a_scale_that_nobody_asked_for
             Some(shift) if self.has(Flags::SCALING) => self.scale.agree(shift),
             _ => {
                 self.without_scaling();
@@ -150,6 +154,8 @@ impl Connection {
         self.count_as_established();
         core.count_established();
         core.stats.ecn_handshakes += u64::from(self.uses_ecn());
+        // Guard: `self.retransmits() > 1` as `self.retransmits() > 0` fails
+        // handshake::one_segment_after_two_lost_syns
         let lost = self.retransmits() > 1;
         if !cx.paths.is_empty() {
             self.heed_known_path(cx);

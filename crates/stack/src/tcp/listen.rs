@@ -66,6 +66,7 @@ impl Core {
             self.stats.drop(DropReason::NotSyn);
             return None;
         }
+        // Guard: `seg.is(TcpFlags::FIN)` as `false` fails listen::a_syn_with_a_fin
         if seg.is(TcpFlags::FIN) {
             self.stats.drop(DropReason::BadFlags);
             return None;
@@ -83,14 +84,18 @@ impl Core {
         connections: usize,
     ) -> Option<Connection> {
         let listener = self.listeners.slot_mut(slot)?;
+        // Guard: `listener.is_full()` as `false` fails tcp::tests::listen
         if listener.is_full() {
             self.stats.listen_overflows += 1;
             self.stats.drop(DropReason::BacklogFull);
             return None;
         }
+        // Guard: `listener.is_syn_backlog_full()` as `false` fails cookies::a_flood
+        // Guard: `connections >= self.config.max_connections` as `false` fails listen::connections_of_a_lane
         let full = listener.is_syn_backlog_full() || connections >= self.config.max_connections;
         let cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
+            // Guard: `full` as `false` fails cookies::a_flood listen::connections_of_a_lane
             SynCookies::WhenFull => full,
             SynCookies::Always => true,
         };
@@ -104,6 +109,7 @@ impl Core {
             return None;
         }
         let options = listener.options().socket;
+        // Guard: `!self.may_connect()` as `false` fails bounds/receive::syns bounds/receive::connections_that
         if !self.may_connect() {
             self.stats.drop(DropReason::LaneMemory);
             return None;
@@ -116,6 +122,8 @@ impl Core {
         let secrets = self.secrets(tuple);
         let iss = match after {
             // RFC 6191 §2 by way of RFC 1122 §4.2.2.13: beyond anything the old connection used.
+            // Guard: `old + 64_000 + 1` as `secrets.isn(cx.now)` fails
+            // time_wait::a_new_connection_begins_beyond
             Some(old) => old + 64_000 + 1,
             None => secrets.isn(cx.now),
         };

@@ -24,6 +24,8 @@ impl Connection {
     /// An ICMP error that quotes one of our segments, with sequence number `seq`.
     pub(crate) fn icmp_error(&mut self, core: &mut Core, cx: &mut Cx<'_>, seq: Seq, kind: IcmpErrorKind) {
         // RFC 5927 §4.1: only about what is in flight.
+        // Guard: `self.snd.una() <= seq && seq < self.snd.nxt()` as `true` fails
+        // icmp::quoted_numbers_must_be_in_flight
         let in_flight = self.snd.una() <= seq && seq < self.snd.nxt();
         if !in_flight || self.state() == State::Closed {
             core.stats.icmp_ignored += 1;
@@ -45,9 +47,11 @@ impl Connection {
         };
         let hard = failure == Failure::Refused || kind == IcmpErrorKind::Prohibited;
         // RFC 5461 §4.1: a handshake of the peer's that nobody has accepted yet may go, as it does in Linux; it can try again.
+        // Guard: `self.state() == State::SynReceived` as `false` fails fast_open::unreachable_peers
         let embryo = self.state() == State::SynReceived
             && !self.has(Flags::ACTIVE)
             && if self.is_early() { self.has(Flags::IN_ACCEPT_QUEUE) } else { !hard };
+        // Guard: `self.state() == State::SynSent` as `true` fails icmp::unreachable
         if hard && self.state() == State::SynSent || embryo {
             core.stats.bad_attempts += 1;
             let end = match failure {
@@ -69,7 +73,9 @@ impl Connection {
         } else {
             mtu
         };
+        // Guard: `mtu.max(min)` as `mtu` fails icmp::absurd_and_missing_values
         let mtu = mtu.max(min);
+        // Guard: `mtu >= self.path.mtu()` as `false` fails icmp::no_error_widens
         if mtu >= self.path.mtu() {
             return;
         }
@@ -133,6 +139,7 @@ impl Connection {
         let min = (min - header_len(self.tuple().local)).min(core.config.black_hole_mss);
         let tries = self.timers.backoff().wrapping_sub(core.config.black_hole_retries);
         let due = self.timers.backoff() >= core.config.black_hole_retries && tries % 2 == 0;
+        // Guard: `!due` as `false` fails tcp::tests::icmp tcp::tests::loss
         if !due || self.snd.wnd() == 0 || self.mss.snd() <= min || len <= u32::from(min) {
             return;
         }

@@ -50,6 +50,7 @@ pub(crate) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
 #[inline]
 fn is_intact(packet: &IpInput, len: usize) -> bool {
     let frame = &packet.frame;
+    // Guard: `frame.meta().checksum != Checksum::InPacket` as `true` fails lossy::any_weather
     if frame.meta().checksum != Checksum::InPacket {
         return true;
     }
@@ -71,6 +72,7 @@ impl Segment {
     #[inline(always)]
     pub(crate) fn parse(mut packet: IpInput) -> Result<(Tuple, Segment), DropReason> {
         // RFC 9293 §3.9.2.3, MUST-57: no segments to broadcast or multicast addresses, nor from them.
+        // Guard: `!packet.ip.unicast` as `false` fails attacks::only_unicast
         if !packet.ip.unicast || !is_plain(packet.ip.src) {
             return Err(DropReason::NotUnicast);
         }
@@ -79,9 +81,13 @@ impl Segment {
             _ => DropReason::BadHeaderLength,
         })?;
         let total = packet.frame.chain_len();
+        // Guard: `!is_intact(&packet, total)` as `false` fails tcp::tests::attacks tcp::tests::coalesce
+        // tcp::tests::handshake
         if !is_intact(&packet, total) {
             return Err(DropReason::BadChecksum);
         }
+        // Guard: `header.src_port == 0 || header.dst_port == 0` as `false` fails
+        // listen::nothing_comes_from_port_zero
         if header.src_port == 0 || header.dst_port == 0 {
             return Err(DropReason::PortZero);
         }

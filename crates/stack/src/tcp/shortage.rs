@@ -23,6 +23,7 @@ impl Tcp {
             let Some(c) = self.connections.get_mut(id) else { continue };
             c.set_in_narrowed(false);
             // Where there is still no memory it goes back on the list.
+            // Guard: no `c.window_opened(&mut self.core, cx);` fails scarcity::a_window_reopens
             c.window_opened(&mut self.core, cx);
             if c.is_in(Lists::LINKED) {
                 self.core.settle(c);

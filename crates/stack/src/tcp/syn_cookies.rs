@@ -105,6 +105,7 @@ impl Core {
         connections: usize,
     ) -> Option<Connection> {
         let listener = self.listeners.slot_mut(slot)?;
+        // Guard: `!listener.honours_cookies(cx.now)` as `false` fails cookies::who_sends_no_cookies
         if !listener.honours_cookies(cx.now) || seg.is(TcpFlags::RST | TcpFlags::SYN) {
             return None;
         }
@@ -113,6 +114,9 @@ impl Core {
         let (iss, irs) = (seg.ack - 1, seg.seq - 1);
         let top = iss.0 >> 24;
         let age = period(cx.now).wrapping_sub(top >> 3) & 31;
+        // Guard: `age > 1` as `false` fails guards::an_old_cookie_is_none
+        // Guard: `iss.0 & 0x00ff_ffff != self.cookie_hash(tuple, irs, top)` as `false` fails
+        // cookies::guesses_fail
         if age > 1 || iss.0 & 0x00ff_ffff != self.cookie_hash(tuple, irs, top) {
             self.stats.cookies_bad += 1;
             return None;
@@ -121,6 +125,8 @@ impl Core {
             self.stats.drop(DropReason::LaneMemory);
             return None;
         }
+        // Guard: `!room` as `false` fails cookies::a_full_accept_queue
+        // Guard: `connections >= self.config.max_connections` as `false` fails listen::connections_of_a_lane
         if !room || connections >= self.config.max_connections {
             self.stats.listen_overflows += 1;
             return None;

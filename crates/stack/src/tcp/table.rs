@@ -292,6 +292,7 @@ impl<T: Named> Slab<T> {
         page.live -= 1;
         self.len -= 1;
         self.hint = self.hint.min(number);
+        // Guard: no `self.fresh = self.fresh.max(generation);` fails table::tests::empty_pages
         self.fresh = self.fresh.max(generation);
         Some(value)
     }

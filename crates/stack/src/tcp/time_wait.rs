@@ -31,7 +31,10 @@ impl Core {
         let Some(record) = self.time_wait.get(slot).copied() else { return Verdict::Done };
         self.stats.drop(DropReason::TimeWait);
         // RFC 1337 §3, fix F1: a reset does not end TIME-WAIT; but RFC 9293 §3.10.7.4 for that of a peer that asks for a new connection.
+        // Guard: `seg.is(TcpFlags::RST)` as `false` fails time_wait::resets_are
         if seg.is(TcpFlags::RST) {
+            // Guard: `record.syn_refused` as `true` fails time_wait::resets_are_ignored
+            // Guard: `seg.seq == record.rcv_nxt` as `true` fails time_wait::a_peer_that_begins_anew
             if record.syn_refused && seg.seq == record.rcv_nxt {
                 self.stats.time_wait_reset += 1;
                 self.forget_time_wait(slot);
@@ -41,7 +44,10 @@ impl Core {
         if seg.is(TcpFlags::SYN) && !seg.is(TcpFlags::ACK) {
             // RFC 6191 §2: a SYN with a newer timestamp, or else with a higher sequence number, may reuse it.
             let newer = match (record.ts_recent, seg.options.timestamps) {
+                // Guard: `(new.value.wrapping_sub(old) as i32) > 0` as `true` fails
+                // time_wait::timestamps_tell
                 (Some(old), Some(new)) if new.value != old => (new.value.wrapping_sub(old) as i32) > 0,
+                // Guard: `seg.seq > record.rcv_nxt` as `true` fails tcp::tests::time_wait
                 _ => seg.seq > record.rcv_nxt,
             };
             if newer {
@@ -56,9 +62,12 @@ impl Core {
         }
         // RFC 9293 §3.10.7.4: only a retransmitted FIN is expected; acknowledge it and wait anew.
         let old = seg.sequence_len() > 0 || seg.seq != record.rcv_nxt;
+        // Guard: `!old` as `false` fails time_wait::a_plain_acknowledgement
         if !old {
             return Verdict::Done;
         }
+        // Guard: `seg.is(TcpFlags::FIN) && seg.end() == record.rcv_nxt` as `false` fails
+        // tcp::tests::time_wait
         if seg.is(TcpFlags::FIN) && seg.end() == record.rcv_nxt {
             let expires = cx.now + self.config.time_wait;
             if expires.saturating_duration_since(record.expires) > self.config.time_wait / 8 {

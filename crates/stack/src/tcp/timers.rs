@@ -62,6 +62,10 @@ impl Connection {
         let answered = self.state().is_synchronized()
             && self.snd.wnd() == 0
             && cx.now < self.heard_at() + core.config.max_rto * 2;
+        // Guard: `self.timers.backoff() >= limit && !answered` as `false` fails loss::given_up_after_r2
+        // handshake::syn_is_repeated
+        // Guard: `!answered` as `true` fails window::a_window_shut_on_data_in_flight
+        // Guard: `self.user_timeout_over(cx.now)` as `false` fails loss::user_timeout
         if self.timers.backoff() >= limit && !answered || self.user_timeout_over(cx.now) {
             self.give_up(core, cx.now);
             return;
@@ -80,6 +84,7 @@ impl Connection {
             self.suspect_black_hole(core, cx.now, front.len - u32::from(front.is(scoreboard::FIN)));
             self.timeout_recovery(core, cx.now);
         }
+        // Guard: no `self.timers.back_off();` fails loss::retransmission_timeout_backs_off
         self.timers.back_off();
         self.arm_rto(core, cx.now);
     }
@@ -122,7 +127,12 @@ impl Connection {
         if self.snd.outstanding() > 0 || self.unsent() == 0 && !fin {
             return;
         }
+        // Guard: `self.has(Flags::DETACHED)` as `false` fails guards::a_shut_window_is_probed_longer
+        // Guard: `self.timers.probes() >= core.config.retries / 2` as `true` fails
+        // guards::a_shut_window_is_probed_longer
         let orphan = self.has(Flags::DETACHED) && self.timers.probes() >= core.config.retries / 2;
+        // Guard: `self.timers.probes() >= core.config.retries` as `false` fails
+        // window::unanswered_probes_end_it
         if self.timers.probes() >= core.config.retries || self.user_timeout_over(cx.now) || orphan {
             core.stats.persist_drops += 1;
             self.send_reset(core, cx);
@@ -150,6 +160,7 @@ impl Connection {
     fn life_timer(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         self.timers.stop_life();
         if self.has(Flags::DETACHED) {
+            // Guard: `self.state() == State::FinWait2` as `false` fails tcp::tests::close
             if self.state() == State::FinWait2 {
                 core.stats.fin_wait_2_drops += 1;
                 core.kill(self, cx.now, FlowEnd::TimedOut, None);
@@ -165,11 +176,14 @@ impl Connection {
         }
         let keepalive = self.keepalive();
         let due = self.heard_at() + keepalive.idle;
+        // Guard: `due > cx.now` as `false` fails tcp::tests::keepalive
         if due > cx.now {
             self.timers.limit_life(due);
             return;
         }
         // MUST-24: only while nothing of ours is on its way; then the other timers watch.
+        // Guard: `self.snd.outstanding() > 0 || self.unsent() > 0` as `false` fails
+        // keepalive::no_probe_while_data
         if self.snd.outstanding() > 0 || self.unsent() > 0 {
             self.timers.limit_life(cx.now + keepalive.idle);
             return;
@@ -177,6 +191,7 @@ impl Connection {
         core.stats.keepalive_timeouts += 1;
         let limit = match self.user_timeout() {
             Some(limit) => cx.now >= self.heard_at() + limit && self.timers.probes() > 0,
+            // Guard: `self.timers.probes() >= keepalive.probes` as `true` fails tcp::tests::keepalive
             None => self.timers.probes() >= keepalive.probes,
         };
         if limit {

@@ -46,8 +46,10 @@ impl Tcp {
     }
 
     fn trim(&mut self) {
+        // Guard: no `self.connections.trim();` fails bounds/receive::memory_is_given_back
         self.connections.trim();
         self.core.shrink(self.connections.slots(), LIST);
+        // Guard: no `heap::trim();` fails bounds/receive::memory_is_given_back
         heap::trim();
     }
 }

@@ -31,8 +31,10 @@ impl Connection {
         if !matches!(self.state(), State::Established | State::FinWait1 | State::FinWait2) {
             return;
         }
+        // Guard: `u32::from(seg.urgent)` as `1` fails data::urgent_data
         let mark = seg.seq + u32::from(seg.urgent);
         let known = self.urgent_end();
+        // Guard: `known.is_some_and(|known| mark <= known)` as `false` fails data::urgent_data
         if mark <= self.read_seq() || known.is_some_and(|known| mark <= known) {
             return;
         }

@@ -12,6 +12,7 @@ impl Connection {
     /// RFC 9293 §3.8.6.2.2, MUST-39: the right edge moves in steps worth having; MUST-34/SHLD-14: it never moves back.
     pub(crate) fn advertise(&mut self, core: &mut Core, cx: &Cx<'_>) -> u16 {
         let mut free = self.rcv.limit().saturating_sub(self.readable());
+        // Guard: `core.is_short(cx)` as `false` fails tcp::tests::scarcity
         if core.is_short(cx) {
             let mut promise = core.may_promise(self, cx);
             if promise == 0 && self.rcv.wnd() == 0 {
@@ -21,8 +22,10 @@ impl Connection {
         }
         // Who has not shown that its address is its own is promised no more than a SYN can say.
         let free = if self.is_early() { free.min(0xffff) } else { free };
+        // Guard: `.max(self.rcv.adv())` as `.max(self.rcv.nxt())` fails guards::a_promised_window
         let mut right = (self.rcv.nxt() + free).max(self.rcv.adv());
         let step = (self.rcv.limit() / 2).min(u32::from(self.mss.rcv()));
+        // Guard: `right.since(self.rcv.adv()) < step` as `false` fails guards::small_steps
         if right.since(self.rcv.adv()) < step {
             right = self.rcv.adv();
         }

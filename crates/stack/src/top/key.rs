@@ -86,6 +86,8 @@ impl Key {
     /// Whether both are the same: of IPv4, two words are compared.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
+        // Guard: `(self.rest & V6 == 0 || self.addresses[1..] == other.addresses[1..])` as `true` fails
+        // top::tests::flows_in_turn_are_told_apart
         self.rest == other.rest
             && self.addresses[0] == other.addresses[0]
             && (self.rest & V6 == 0 || self.addresses[1..] == other.addresses[1..])
@@ -136,6 +138,8 @@ fn folded(a: u64, b: u64) -> u64 {
 #[inline(always)]
 pub(crate) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
     let h = frame.data().first_chunk::<42>()?;
+    // Guard: `frame.meta().segmentation == Segmentation::None` as `true` fails
+    // top::tests::weights_are_those_of_the_wire
     let one = half(h, 20) & 0x3fff == 0 && frame.meta().segmentation == Segmentation::None;
     if word(h, 12) >> 8 != u32::from(EtherType::IPV4.0) << 8 | 0x45 || !one {
         return None;
@@ -144,6 +148,8 @@ pub(crate) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
     // Source and destination are ours and the peer's of what is sent; of what has come, the other way round.
     let addresses = u64::from(word(h, 26)) << 32 | u64::from(word(h, 30));
     let ports = word(h, 34);
+    // Guard: `addresses.rotate_left(32)` as `addresses` fails
+    // top::tests::the_short_way_agrees_with_the_long_one
     let (addresses, ports) =
         if received { (addresses.rotate_left(32), ports.rotate_left(16)) } else { (addresses, ports) };
     let key =
@@ -155,7 +161,10 @@ pub(crate) fn plain(frame: &Frame, received: bool) -> Option<(Key, u64)> {
 #[inline(always)]
 pub(crate) fn plain_v6(frame: &Frame, received: bool) -> Option<(Key, u64)> {
     let h = frame.data().first_chunk::<62>()?;
+    // Guard: `word(h, 12) >> 12 == u32::from(EtherType::IPV6.0) << 4 | 6` as `true` fails lane::flows::tests
     let v6 = word(h, 12) >> 12 == u32::from(EtherType::IPV6.0) << 4 | 6;
+    // Guard: `frame.meta().segmentation != Segmentation::None` as `false` fails
+    // top::tests::weights_are_those_of_the_wire
     if !v6 || frame.meta().segmentation != Segmentation::None {
         return None;
     }
@@ -184,6 +193,8 @@ fn word<const N: usize>(h: &[u8; N], i: usize) -> u32 {
 #[inline]
 fn whole_header(frame: &Frame, protocol: u8, at: usize) -> Option<IpProtocol> {
     let protocol = IpProtocol(protocol);
+    // Guard: `frame.data().len() >= at + 20` as `true` fails
+    // top::tests::the_short_way_agrees_with_the_long_one
     let whole = protocol == IpProtocol::UDP || protocol == IpProtocol::TCP && frame.data().len() >= at + 20;
     whole.then_some(protocol)
 }
@@ -191,6 +202,8 @@ fn whole_header(frame: &Frame, protocol: u8, at: usize) -> Option<IpProtocol> {
 /// Bytes from the IP header on of a frame with Ethernet, whose header says so many: no padding, and no more than there are.
 #[inline]
 fn octets_of(frame: &Frame, said: usize) -> u64 {
+    // Guard: `said + 14 <= frame.data().len()` as `true` fails
+    // top::tests::the_short_way_agrees_with_the_long_one
     let octets = if said + 14 <= frame.data().len() { said } else { said.min(frame.chain_len() - 14) };
     octets as u64
 }
@@ -229,6 +242,7 @@ fn weight(frame: &Frame, flow: &Flow) -> Weight {
     let there = frame.chain_len().saturating_sub(at);
     // Ethernet pads short frames; what a header claims beyond the frame is not there.
     let said = if flow.is_ipv6() { 40 + half(4) } else { half(2) };
+    // Guard: `said.min(there)` as `said` fails top::tests::weights_are_those_of_the_wire
     let octets = if frame.meta().segmentation == Segmentation::None { said.min(there) } else { there };
     match merged(frame, flow, octets) {
         Some((packets, headers)) => {

@@ -121,6 +121,7 @@ impl Set {
             }
             let way = self.spare.trailing_zeros() as usize % WAYS;
             self.spare &= self.spare.wrapping_sub(1);
+            // Guard: `self.is_spare(way)` as `true` fails top::tests::counts_are_within_their_bounds
             if self.is_spare(way) {
                 break way;
             }
@@ -132,6 +133,7 @@ impl Set {
         }
         self.tags[half] = self.tags[half] & !(0xff << shift) | tag << shift;
         let entry = &mut self.entries[way];
+        // Guard: `self.floor` as `Weight::NONE` fails top::tests::counts_are_within_their_bounds
         (entry.totals, entry.began, entry.error) = ([Weight::NONE; 2], second, self.floor);
         (way, gone)
     }
@@ -171,6 +173,7 @@ impl Set {
         let mut gone = Weight::NONE;
         let mut free = (1 << WAYS) - 1;
         for way in self.taken() {
+            // Guard: `> idle` as `> u32::MAX` fails top::tests::idle_flows_are_forgotten
             if second.saturating_sub(self.entries[way].last) > idle {
                 self.tags[way / 8] &= !(0xff << (way % 8 * 8));
                 gone = gone + self.entries[way].had();
@@ -180,6 +183,7 @@ impl Set {
         }
         // Who exceeds neither floor may exceed what the floors are now.
         self.spare = free;
+        // Guard: `> idle` as `> 0` fails top::tests::who_was_put_out_comes_back
         if second.saturating_sub(self.put_out) > idle {
             self.floor = Weight::NONE;
         }
@@ -190,6 +194,7 @@ impl Set {
 /// The eighth largest.
 fn largest_but_seven(mut counts: [u64; WAYS]) -> u64 {
     counts.sort_unstable();
+    // Guard: `WAYS - LARGEST` as `WAYS - 1` fails top::tests::a_missing_flow_had_at_most_an_eighth
     let eighth = WAYS - LARGEST;
     counts[eighth]
 }
@@ -216,6 +221,7 @@ impl Table {
     pub(super) fn add(&mut self, key: Key, hash: u64, weight: Weight, received: bool, second: u32) {
         let (at, tag) = (self.set_of(hash), tag_of(hash));
         let Some(set) = self.sets.get_mut(at) else { return };
+        // Guard: `set.second != second` as `false` fails top::tests::newcomers_take_the_place_of_idle_flows
         if set.second != second {
             self.gone = self.gone + set.turn_to(second, self.idle);
         }

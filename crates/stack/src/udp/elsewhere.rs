@@ -81,6 +81,7 @@ impl UdpElsewhere {
     /// A socket in the lane of `here` has these ends from now on.
     pub(super) fn claim(&self, key: Key, home: Bucket, here: Bucket) -> Result<(), BindError> {
         let Some((exchange, mut told)) = self.told(home) else { return Ok(()) };
+        // Guard: `told.has(&key, &self.hasher)` as `false` fails elsewhere::tests::no_two_sockets
         if told.has(&key, &self.hasher) {
             return Err(BindError::InUse);
         }
@@ -88,6 +89,7 @@ impl UdpElsewhere {
             told.own.insert(self.hasher.hash_one(key));
             return Ok(());
         }
+        // Guard: `told.away.len() >= SOCKETS` as `false` fails elsewhere::tests::what_is_told_is_bounded
         if told.away.len() >= SOCKETS {
             return Err(BindError::TooManyElsewhere(home));
         }
@@ -104,10 +106,12 @@ impl UdpElsewhere {
             told.own.remove(&self.hasher.hash_one(key));
             return;
         }
+        // Guard: `told.away.get(&key) != Some(&here)` as `false` fails elsewhere::tests::a_socket_elsewhere
         if told.away.get(&key) != Some(&here) {
             return;
         }
         told.away.remove(&key);
+        // Guard: `told.known.contains(&key)` as `true` fails elsewhere::tests::what_is_told_is_bounded
         if told.known.contains(&key) {
             told.changes.insert(key, None);
         } else {
@@ -152,6 +156,8 @@ impl Siblings {
     /// Certainly no datagram that comes in is for another lane's socket.
     #[inline]
     pub(super) fn are_none(&self) -> bool {
+        // Guard: `self.mine.version.load(Ordering::Acquire) == 0` as `true` fails
+        // elsewhere::tests::a_socket_elsewhere
         self.mine.version.load(Ordering::Acquire) == 0
     }
 

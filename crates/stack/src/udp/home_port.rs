@@ -83,6 +83,7 @@ impl Udp {
             tried.set(tried.get() + 1);
             let bind =
                 Bind { local_ip: Some(local), local_port: port, remote: Some(remote), ..Bind::default() };
+            // Guard: `!udp.is_free_here(&bind)` as `false` fails lane/elsewhere::a_port_that_another_lane_has
             port < FIRST || udp.is_taken(&bind) || !udp.is_free_here(&bind)
         };
         let known = self.scarce_ports.find(local, remote);
@@ -97,6 +98,7 @@ impl Udp {
         let tried = tried.get();
         match (found, known) {
             (Some(port), Some(at)) => self.scarce_ports.0[at].given_up.retain(|other| *other != port),
+            // Guard: `self.scarce_ports.note(local, remote)` as `{}` fails lane/echo::a_lane_whose_ports
             (None, None) => self.scarce_ports.note(local, remote),
             _ => {}
         }

@@ -79,6 +79,10 @@ impl Udp {
     #[inline(always)]
     pub(crate) fn place(&mut self, slot: u32) -> Option<Place<'_>> {
         let socket = &mut self.sockets[slot as usize];
+        // Guard: `socket.queue.len() < socket.limit as usize` as `true` fails
+        // bounds/link::datagrams_that_nobody_reads
+        // Guard: `self.queued < self.config.lane_queue` as `true` fails
+        // bounds/link::datagrams_that_nobody_reads
         let room = socket.queue.len() < socket.limit as usize && self.queued < self.config.lane_queue;
         room.then_some(Place { socket, queued: &mut self.queued })
     }

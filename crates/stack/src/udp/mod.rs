@@ -164,6 +164,8 @@ impl Udp {
 
     /// Makes a socket.
     pub(crate) fn bind(&mut self, bind: Bind, rng: &mut Rng) -> Result<UdpHandle, BindError> {
+        // Guard: `self.sockets.len() - self.free.len() >= self.config.sockets` as `false` fails
+        // lane/sockets_of_a_lane
         if self.sockets.len() - self.free.len() >= self.config.sockets {
             return Err(BindError::TooManySockets);
         }
@@ -225,6 +227,7 @@ impl Udp {
 
     #[inline]
     fn get(&self, handle: UdpHandle) -> Option<&Socket> {
+        // Guard: `s.generation == handle.generation` as `true` fails udp lane/net lane/echo
         self.sockets.get(handle.slot as usize).filter(|s| s.open && s.generation == handle.generation)
     }
 
@@ -265,6 +268,8 @@ impl Udp {
     #[inline(always)]
     pub(crate) fn lookup_v4(&self, local: Ipv4Addr, lport: u16, remote: Ipv4Addr, rport: u16) -> Option<u32> {
         if let Some(siblings) = self.siblings.as_ref().filter(|s| !s.are_none()) {
+            // Guard: `siblings.may_have(Endpoint::new(local.into(), lport), Endpoint::new(remote.into(),
+            // rport))` as `false` fails lane/elsewhere::a_connected_socket_elsewhere_goes_before
             if siblings.may_have(Endpoint::new(local.into(), lport), Endpoint::new(remote.into(), rport)) {
                 return None;
             }

@@ -129,6 +129,7 @@ impl Datagram {
 
     /// The frame, to change what is known of it.
     pub fn frame_mut(&mut self) -> &mut Frame {
+        // Guard: `self.sum = 0` as `{}` fails fastpath::tests::answers_of_a_batch
         self.sum = 0;
         &mut self.frame
     }
@@ -176,12 +177,14 @@ impl Datagram {
     #[inline]
     #[must_use]
     pub fn payload_mut(&mut self) -> &mut [u8] {
+        // Guard: `self.sum = 0` as `{}` fails fastpath::tests::answers_of_a_batch
         self.sum = 0;
         self.frame.data_mut()
     }
 
     /// Shortens the payload to `len` bytes.
     pub fn truncate(&mut self, len: usize) {
+        // Guard: `self.sum = 0` as `{}` fails fastpath::tests::answers_of_a_batch
         self.sum = 0;
         self.frame.truncate_chain(len);
     }

@@ -375,6 +375,8 @@ fn parse_list(bytes: &[u8]) -> TcpOptions {
         }
         let len = after.first().map_or(0, |len| usize::from(*len));
         let (Some(data), Some(next)) = (rest.get(2..len), rest.get(len..)) else {
+            // Guard: no `options.broken = true;` fails attacks::cut_segments options::absurd
+            // wire::tcp_options
             options.broken = true;
             break;
         };

@@ -253,11 +253,14 @@ impl Config {
     /// It is the last one, or part of the mirror.
     pub fn without_port(&self, port: PortId) -> Result<Config, ConfigError> {
         let name = self.name(port);
+        // Guard: `self.mirror.is_some_and(|mirror| mirror.to == port || mirror.ports.has(port))` as `false`
+        // fails switch/config::ports_that_cannot_come_or_go
         if self.mirror.is_some_and(|mirror| mirror.to == port || mirror.ports.has(port)) {
             return Err(ConfigError(format!(
                 "port {name} is part of the mirror: 'switch mirror none' first"
             )));
         }
+        // Guard: `self.all() == port.alone()` as `false` fails switch/config::ports_that_cannot_come_or_go
         if self.all() == port.alone() {
             return Err(ConfigError(format!("port {name} is the last one: 'switch down' ends the switch")));
         }

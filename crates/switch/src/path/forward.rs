@@ -192,6 +192,8 @@ impl Switch {
         output: &mut Output,
     ) {
         let counters = &mut self.ports[to.index()].counters;
+        // Guard: `look.payload > self.rules.ports[to.index()].mtu` as `false` fails
+        // switch/forwarding::every_refusal_has_its_name
         if look.payload > self.rules.ports[to.index()].mtu {
             return counters.drop(Drop::Oversize, 1);
         }

@@ -114,6 +114,8 @@ pub(super) fn look(frame: &Frame, rules: &Rules, port: PortId, of_port: &PortRul
     } else if len > GIANT {
         return look.refuse(Drop::Giant);
     }
+    // Guard: `look.src & GROUP != 0 || look.src == 0` as `false` fails
+    // switch/model::frames_leave_as_the_model_says switch/forwarding::every_refusal_has_its_name
     if look.src & GROUP != 0 || look.src == 0 {
         return look.refuse(Drop::BadSource);
     }
@@ -149,6 +151,8 @@ fn classify(mut look: Look, tag: Option<u16>, rules: &Rules, port: PortId, of_po
     if !vlan.known {
         return look.refuse(Drop::NoVlan);
     }
+    // Guard: `!vlan.members.has(port)` as `false` fails switch/model::frames_leave_as_the_model_says
+    // switch/forwarding::every_refusal_has_its_name
     if of_port.flags.has(Flags::INGRESS) && !vlan.members.has(port) {
         return look.refuse(Drop::NotMember);
     }

@@ -74,6 +74,7 @@ impl Switch {
             return self.drop(port, Drop::Nowhere);
         }
         let state = &mut self.ports[port.index()];
+        // Guard: `!state.storm.allows(kind, now)` as `false` fails switch/forwarding::floods_are_limited
         if !state.storm.allows(kind, now) {
             return self.drop(port, kind.drop());
         }
@@ -132,6 +133,7 @@ impl Switch {
         }
         let Some(mut copy) = egress::copy(frame) else { return self.drop(mirror.to, Drop::NoFrame) };
         // A copy has room for it.
+        // Guard: no `ingress::settle(&mut copy);` fails switch/forwarding::a_mirror_sees
         ingress::settle(&mut copy);
         let counters = &mut self.ports[mirror.to.index()].counters;
         let len = copy.chain_len() as u64;

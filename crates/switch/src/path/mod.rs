@@ -210,6 +210,8 @@ impl Switch {
 
     /// A port's link has come up or gone down. With the link go the addresses learnt there, and no others.
     pub fn set_link(&mut self, port: PortId, up: bool) {
+        // Guard: `!self.config.all().has(port)` as `port.index() >= self.ports.len()` fails
+        // switch/config::ports_come_and_go
         if self.up.has(port) == up || !self.config.all().has(port) {
             return;
         }

@@ -63,6 +63,8 @@ impl Rules {
             };
             let own = PortId::new(n).map_or(PortSet::NONE, PortId::alone);
             *rules = PortRules {
+                // Guard: `reach.and(all).without(own)` as `reach.and(all)` fails
+                // switch/forwarding::every_mode_tag_and_member switch/model::frames_leave_as_the_model_says
                 reach: reach.and(all).without(own),
                 pvid: port.pvid,
                 flags: port.flags,

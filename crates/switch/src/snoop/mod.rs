@@ -176,6 +176,8 @@ impl Snoop {
     /// Where the routers are; `None`: none is known, and the switch itself does not ask, or not long enough.
     pub(crate) fn routers(&self, vid: u16, v4: bool, now: Time) -> Option<PortSet> {
         let known = self.find(key(vid, router(v4))).map(|at| self.entries[at as usize].ports);
+        // Guard: `self.querier.has_been_answered(vid, v4, now)` as `false` fails
+        // querier::groups_go_to_their_listeners
         known.or_else(|| self.querier.has_been_answered(vid, v4, now).then_some(PortSet::NONE))
     }
 

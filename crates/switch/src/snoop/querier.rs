@@ -147,6 +147,7 @@ impl Querier {
 
     /// Somebody may be there who has not been asked: begins a quick round, unless one is going on.
     pub(super) fn hurry(&mut self) {
+        // Guard: `self.quick == 0` as `true` fails querier::every_vlan_and_family
         if self.quick == 0 {
             (self.due, self.turn, self.quick) = (Time::ZERO, 0, 1);
         }
@@ -177,6 +178,7 @@ impl Querier {
 
     /// Whether it asks and all listeners have had the time to answer.
     pub(super) fn has_been_answered(&self, vid: u16, v4: bool, now: Time) -> bool {
+        // Guard: `now >= side.answered` as `true` fails querier::groups_go_to_their_listeners
         self.side(vid, v4).is_some_and(|side| side.other.is_none() && now >= side.answered)
     }
 
@@ -184,7 +186,11 @@ impl Querier {
     /// not link-local, so it is none.
     pub(super) fn heard(&mut self, vid: u16, from: IpAddr, now: Time) {
         let wins = match from {
+            // Guard: `(self.own.0.is_unspecified() || from < self.own.0)` as `true` fails
+            // querier::whoever_has_the_lowest_address
             IpAddr::V4(from) => !from.is_unspecified() && (self.own.0.is_unspecified() || from < self.own.0),
+            // Guard: `from.segments()[0] & 0xffc0 == 0xfe80` as `true` fails
+            // querier::whoever_has_the_lowest_address
             IpAddr::V6(from) => from.segments()[0] & 0xffc0 == 0xfe80 && from < self.own.1,
         };
         let until = now + self.interval * u32::from(ROBUSTNESS) + self.response / 2;
@@ -199,6 +205,7 @@ impl Querier {
         if self.specific.iter().any(|one| one.question == question) {
             return true;
         }
+        // Guard: `self.specific.len() == SPECIFIC` as `false` fails querier::a_leave_that_finds_no_room
         if self.specific.len() == SPECIFIC {
             return false;
         }

@@ -248,6 +248,8 @@ impl Table {
     #[cold]
     fn insert(&mut self, place: Place, port: PortId) -> Learnt {
         let list = &self.ports[port.index()];
+        // Guard: `self.len >= self.capacity || list.len >= list.bound` as `false` fails
+        // table::tests::a_full_table table::tests::a_port_has_its_share
         if self.len >= self.capacity || list.len >= list.bound {
             return Learnt::Full;
         }
@@ -335,6 +337,7 @@ impl Table {
 
     #[inline]
     fn is_old(&self, at: u32) -> bool {
+        // Guard: `self.age(at) > AGES` as `false` fails table::tests::addresses_age
         at != NONE && self.age(at) > AGES
     }
 

@@ -96,6 +96,7 @@ impl RingBuffer {
             }
             let length = (header & !DISCARDED) as usize;
             let next = at.wrapping_add((HEADER + length).next_multiple_of(8));
+            // Guard: `header & DISCARDED == 0` as `true` fails bpf::ringbuf
             if header & DISCARDED == 0 {
                 let looked = look(self.value(at, length));
                 self.release(next);

@@ -48,6 +48,8 @@ impl Event {
     #[inline]
     #[must_use]
     pub fn has_all(self) -> bool {
+        // Guard: `libc::EPOLLPRI | libc::EPOLLHUP | libc::EPOLLERR` as `libc::EPOLLHUP | libc::EPOLLERR`
+        // fails runtime/relay::short::nothing_behind
         let but = libc::EPOLLPRI | libc::EPOLLHUP | libc::EPOLLERR;
         self.bits & (libc::EPOLLRDHUP | but) as u32 == libc::EPOLLRDHUP as u32
     }

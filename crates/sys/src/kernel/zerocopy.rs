@@ -163,6 +163,7 @@ impl ZeroCopy {
 
 impl Drop for ZeroCopy {
     fn drop(&mut self) {
+        // Guard: no `std::mem::forget(std::mem::take(&mut self.held));` fails kernel::zerocopy
         std::mem::forget(std::mem::take(&mut self.held));
     }
 }
@@ -200,6 +201,7 @@ fn completion(level: i32, kind: i32, data: &[u8]) -> Option<(u32, u32, bool)> {
         (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
     );
     let word = |at: usize| Some(u32::from_ne_bytes(data.get(at..at + 4)?.try_into().ok()?));
+    // Guard: `*data.get(4)? != ORIGIN` as `false` fails kernel::zerocopy
     if !ours || *data.get(4)? != ORIGIN || word(0)? != 0 {
         return None;
     }

@@ -28,12 +28,15 @@ impl Default for Refused {
 impl Refused {
     /// Whether the packet of `len` bytes in this slot, which was refused now, is to be given up.
     pub(super) fn is_hopeless(&mut self, slot: u32, len: usize, now: impl FnOnce() -> Instant) -> bool {
+        // Guard: `len >= self.hopeless` as `false` fails refused::tests::a_packet_waits_and_is_given_up
         if len >= self.hopeless {
             return true;
         }
         let now = now();
         match self.first {
             Some((first, since)) if first == slot => {
+                // Guard: `now.duration_since(since) >= PATIENCE` as `false` fails
+                // refused::tests::a_packet_waits_and_is_given_up
                 let is_hopeless = now.duration_since(since) >= PATIENCE;
                 if is_hopeless {
                     self.hopeless = len;
@@ -57,6 +60,7 @@ impl Refused {
     pub(super) fn passed(&mut self, len: usize) {
         self.first = None;
         if len >= self.hopeless {
+            // Guard: no `self.hopeless = usize::MAX;` fails refused::tests::a_packet_waits_and_is_given_up
             self.hopeless = usize::MAX;
         }
     }

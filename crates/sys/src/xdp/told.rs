@@ -29,10 +29,12 @@ impl Told {
     /// Whether it knows of a ring that ends here. Says no now and then, ever more seldom.
     #[inline]
     pub(super) fn knows(&mut self, end: u32) -> bool {
+        // Guard: `self.end != Some(end)` as `false` fails xdp::told::tests::a_driver_is_told
         if self.end != Some(end) {
             return false;
         }
         self.looks = self.looks.saturating_add(1);
+        // Guard: `!self.looks.is_power_of_two()` as `true` fails xdp::told::tests::a_driver_is_told
         self.looks < PATIENCE || !self.looks.is_power_of_two()
     }
 }

@@ -70,6 +70,8 @@ pub(super) fn page(facts: &Facts, found: &Found, paint: Paint) -> String {
 
 /// A mark, a name, a text behind it in as many lines as it takes, and what mends it.
 fn item(page: &mut String, mark: &str, name: &str, what: &str, mend: &str) {
+    // Guard: `legible::lines(name)` as `std::borrow::Cow::Borrowed(name)` fails
+    // doctor::tests::the_page_is_plain
     let (name, what) = (legible::lines(name), legible::lines(what));
     let mut name = name.into_owned();
     if name.chars().count() > NAME - 1 {

@@ -188,6 +188,7 @@ fn missing(facts: &Facts, way: &Way) -> (Vec<String>, Vec<String>) {
             mends.push(mend);
         }
     };
+    // Guard: `!needs.has_kernel(number)` as `false` fails doctor::tests::a_kernel_that_lacks
     if let (Some(number), Some(first)) = (kernel.number, needs.linux)
         && !needs.has_kernel(number)
     {
@@ -241,6 +242,7 @@ fn lacking(facts: &Facts, needs: &Needs) -> Vec<&'static str> {
             || number == privilege::CAP_BPF && user.has(privilege::CAP_SYS_ADMIN)
             || number == privilege::CAP_NET_BIND_SERVICE && kernel.first_port.is_some_and(|first| first <= 1)
     };
+    // Guard: `bytes > user.may_lock()` as `false` fails doctor::tests::some_of_the_rights
     let locks = needs.locked.filter(|&bytes| bytes > user.may_lock()).map(|_| privilege::CAP_IPC_LOCK);
     let all = needs.capabilities.iter().copied().chain(locks);
     all.filter(|&number| !had(number)).filter_map(privilege::name).collect()

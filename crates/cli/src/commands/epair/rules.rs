@@ -123,6 +123,8 @@ impl Rules {
         if let Some(rate) = self.rate {
             let frame = u64::from(mtu) + ETHERNET;
             let least = (frame * 8).div_ceil(SLOWEST);
+            // Guard: `rate > 0 && rate < least` as `false` fails
+            // epair::rules::tests::a_rate_lets_a_packet_through
             if rate > 0 && rate < least {
                 bail!(
                     "--rate {rate}: must be at least {least} bits a second: a packet of {frame} bytes takes longer than {SLOWEST} s"

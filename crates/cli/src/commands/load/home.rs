@@ -99,6 +99,7 @@ fn no_difference(card: Option<&str>, rss: &Rss, target: SocketAddr) -> Option<St
     let fields = rss.config.type_of(&Flow::new(target, SocketAddr::new(ours, 0), Protocol::UDP));
     let family = if target.is_ipv4() { 4 } else { 6 };
     let why = match (card, fields) {
+        // Guard: `fields.has_ports()` as `false` fails home::tests::what_makes_no_difference
         (_, fields) if fields.has_ports() => return None,
         (Some(card), HashType::None) => format!("={card}: the card does not hash UDP over IPv{family}"),
         (Some(card), _) => format!(

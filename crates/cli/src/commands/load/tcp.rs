@@ -156,6 +156,8 @@ impl Load for Tcp {
         }
         let finds = self.course.find.find_rate.is_some();
         ensure!(
+            // Guard: `!finds || self.mode == ModeName::Connect` as `true` fails
+            // cli/load_find::what_makes_no_search
             !finds || self.mode == ModeName::Connect,
             "--find-rate: only with --mode connect, not {name}"
         );

@@ -30,6 +30,8 @@ const RATES: usize = 3;
 /// Draws everything.
 pub(super) fn draw(f: &mut Frame, state: &mut State) {
     let area = f.area();
+    // Guard: `area.width < LEAST.0 || area.height < LEAST.1` as `false` fails
+    // top::tests::a_terminal_that_is_too_small
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let words = format!(
             "top takes {} columns and {} rows; here are {} and {} (q ends)",
@@ -50,6 +52,8 @@ pub(super) fn draw(f: &mut Frame, state: &mut State) {
 
 /// Who it is, and the rates.
 fn head(state: &State, width: usize) -> Lines {
+    // Guard: `waiting(state, width)` as `Lines::default()` fails
+    // top::tests::an_instance_that_has_never_answered_is_waited_for
     let Some(reading) = state.reading() else { return waiting(state, width) };
     let mut lines = vec![title(state, reading, width)];
     if let Status::Lost(why) = state.status() {

@@ -262,6 +262,8 @@ impl State {
 
     /// The first line of `all` that is shown where there is room for so many. It is no longer beyond the end afterwards.
     pub(super) fn first_line(&mut self, all: usize, room: usize) -> usize {
+        // Guard: `self.scrolled.min(all.saturating_sub(room))` as `self.scrolled` fails
+        // top::tests::long_tables_scroll
         self.scrolled = self.scrolled.min(all.saturating_sub(room));
         self.scrolled
     }

@@ -71,6 +71,8 @@ thread_local! {
 #[inline]
 pub(super) fn fresh(dir: &Dir, name: &str, now: Time) -> Option<(Found, Bytes)> {
     KEPT.with_borrow(|all| {
+        // Guard: `kept.dir.is(dir)` as `true` fails kept::tests::each_directory
+        // Guard: `now < kept.seen + FRESH` as `true` fails kept::tests::a_file_is_kept
         let kept = all.get(name).filter(|kept| kept.dir.is(dir) && now < kept.seen + FRESH)?;
         Some((kept.found.clone(), kept.content.clone()))
     })
@@ -88,6 +90,7 @@ pub(super) fn content(
     }
     let identity = Identity::of(metadata);
     let same = KEPT.with_borrow_mut(|all| {
+        // Guard: `kept.identity == identity` as `true` fails kept::tests::a_file_is_kept
         let kept = all.get_mut(name).filter(|kept| kept.dir.is(dir) && kept.identity == identity)?;
         kept.seen = now;
         Some(kept.content.clone())
@@ -95,6 +98,7 @@ pub(super) fn content(
     if same.is_some() {
         return same;
     }
+    // Guard: `!identity.is_settled()` as `false` fails kept::tests::a_file_is_kept
     if name.len() > NAME || !identity.is_settled() || !has_room(name, now) {
         return None;
     }
@@ -115,6 +119,7 @@ fn has_room(name: &str, now: Time) -> bool {
         if all.len() >= MOST && !all.contains_key(name) {
             all.retain(|_, kept| now < kept.seen + UNUSED);
         }
+        // Guard: `all.len() < MOST || all.contains_key(name)` as `true` fails kept::tests::no_more_is_kept
         all.len() < MOST || all.contains_key(name)
     })
 }

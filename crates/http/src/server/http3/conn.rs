@@ -98,6 +98,7 @@ impl Conn {
         if now >= self.check_at {
             self.check(now, instant);
         }
+        // Guard: `self.is_read()` as `true` fails cli/serve_http_h3::it_is_stopped_in_order
         if self.leaving && self.requests.is_empty() && self.is_read() && !self.connection.is_closed() {
             self.close(instant, code::NO_ERROR);
         }

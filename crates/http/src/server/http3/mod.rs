@@ -204,6 +204,8 @@ impl Port {
             take(from, to, data, endpoint);
         }
         let received = wire.receive(cx, |from, to, data| {
+            // Guard: `theirs != number && usize::from(*theirs) < others.1` as `false` fails
+            // cli/serve_http_h3::a_client_whose_address
             let theirs = lane_of(&data).filter(|theirs| theirs != number && usize::from(*theirs) < others.1);
             let Some(theirs) = theirs else { return take(from, to, data, endpoint) };
             let passed = others.0.try_send(Bucket(theirs), Stray { from, to, data }).is_ok();

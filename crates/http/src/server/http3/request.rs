@@ -156,6 +156,8 @@ impl Request {
                 }
                 Some(Event::Data(data)) => {
                     self.received += data.len() as u64;
+                    // Guard: `self.received > options.max_body` as `false` fails
+                    // cli/serve_http_h3::every_endpoint
                     if self.received > options.max_body {
                         lane.cells().add(Counter::BodyTooLong, 1);
                         return self.refuse(lane, 413, now);

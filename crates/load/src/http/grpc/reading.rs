@@ -117,6 +117,7 @@ impl Reading {
         }
         match self.status.take() {
             None => wrong(format!("the answer ended after {} messages without a status", self.messages)),
+            // Guard: `self.have > 0` as `false` fails grpc::reading::tests::what_is_wrong
             Some((Ok(0), _)) if self.have > 0 => {
                 wrong(format!("the answer ended within a message, after {} whole ones", self.messages))
             }

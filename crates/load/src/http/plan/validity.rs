@@ -135,6 +135,8 @@ impl Pool {
         let Some(recording) = &self.replay else { return Ok(()) };
         let bad = |what: &str| Err(BadPlan(format!("pool '{}': a replay {what}", self.name)));
         let methods = self.requests.iter().map(|request| &request.method);
+        // Guard: `!methods.eq(recording.methods())` as `false` fails
+        // load/http::replay::what_does_not_go_with_a_replay
         if !methods.eq(recording.methods()) {
             return bad("has one request for each method of the recording, in their order");
         }
@@ -206,6 +208,8 @@ impl Pool {
         }
         for (name, value) in self.requests.iter().flat_map(|r| &r.headers) {
             let name = name.to_ascii_lowercase();
+            // Guard: `OF_CONNECTIONS.contains(&name.as_str()) || (name == "te" && value != "trailers")` as
+            // `false` fails http::plan::validity::
             if OF_CONNECTIONS.contains(&name.as_str()) || (name == "te" && value != "trailers") {
                 return bad(format!(
                     "has no header '{name}: {value}', which is about a connection of HTTP/1"
@@ -219,6 +223,8 @@ impl Pool {
     fn check_grpc(&self) -> Result<(), BadPlan> {
         let bad = |what: String| Err(BadPlan(format!("pool '{}': gRPC {what}", self.name)));
         for request in self.requests.iter().filter(|request| request.grpc) {
+            // Guard: `!matches!(self.version, Version::Http2 { .. })` as `false` fails
+            // load/http::grpc::a_call_needs_http2
             if !matches!(self.version, Version::Http2 { .. }) {
                 return bad("is spoken over HTTP/2".into());
             }
@@ -240,6 +246,7 @@ impl Pool {
         if !self.fast_open {
             return Ok(());
         }
+        // Guard: `self.targets.iter().any(|t| t.url.https)` as `false` fails http::plan
         if self.targets.iter().any(|t| t.url.https) {
             return bad("is for http: URLs: with https: the TLS handshake comes before the request");
         }
@@ -252,6 +259,7 @@ impl Pool {
         if !matches!(self.version, Version::Http1 { .. }) {
             return bad("is for HTTP/1.1: with HTTP/2 connections are kept");
         }
+        // Guard: `self.requests_per_connection != Some(1)` as `false` fails http::plan
         if self.requests_per_connection != Some(1) {
             return bad("is for a connection for each request (keep-alive = false, --no-keepalive)");
         }
@@ -296,6 +304,8 @@ impl Request {
                 return Err(BadPlan(format!("'{name}: {value}' is no header")));
             }
             // With a second framing two readers see two bodies (RFC 9112 §6.1).
+            // Guard: `name.eq_ignore_ascii_case("transfer-encoding")` as `false` fails
+            // validity::tests::a_body_has_one_framing
             if name.eq_ignore_ascii_case("transfer-encoding") {
                 return Err(BadPlan(format!(
                     "'{name}: {value}': bodies are sent with their length, not chunked: leave this header out"

@@ -173,6 +173,8 @@ impl Builder {
         }
         // A fragment is the browser's own.
         path = path.split('#').next().unwrap_or_default();
+        // Guard: `path.bytes().any(|b| b <= b' ' || b == 0x7f)` as `false` fails
+        // replay::tests::hostile_logs_cost_nothing
         if path.bytes().any(|b| b <= b' ' || b == 0x7f) {
             return Err(Reason::NoPath);
         }
@@ -278,6 +280,8 @@ impl Builder {
             let good = !name.is_empty()
                 && name.bytes().all(token)
                 && !value.iter().any(|b| (*b < b' ' && *b != b'\t') || *b == 0x7f);
+            // Guard: `of_connection` as `false` fails replay::tests::a_har_is_replayed_with_its_fields
+            // Guard: `!good` as `false` fails replay::tests::a_har_is_replayed_with_its_fields
             if of_connection || !good || given(name) {
                 continue;
             }
@@ -319,6 +323,7 @@ impl Builder {
         match self.found.last() {
             None if self.skipped.is_empty() => return Err("it has no requests".into()),
             None => return Err(format!("nothing in it can be replayed: {}", self.skipped)),
+            // Guard: `*last > LONGEST` as `false` fails replay::tests::a_replay_is_as_fast_and_as_long
             Some((last, _)) if *last > LONGEST => {
                 let days = last / SECOND / 86_400;
                 return Err(format!(

@@ -136,6 +136,7 @@ fn segment(link: u32, data: &[u8]) -> Result<Option<(Key, Segment<'_>)>, Reason>
         return Err(bad);
     }
     let header = usize::from(tcp[12] >> 4) * 4;
+    // Guard: `header < 20 || header > length` as `false` fails replay::tests::damaged_captures_are_read_up_to
     if header < 20 || header > length {
         return Err(bad);
     }
@@ -295,6 +296,10 @@ impl Streams<'_> {
         }
         while segment.seq.wrapping_sub(stream.next) as i32 > 0 {
             let length = segment.data.len();
+            // Guard: `stream.early_bytes + length > MOST_EARLY` as `false` fails
+            // capture::tests::segments_that_come_too_early
+            // Guard: `stream.early.len() >= MOST_SEGMENTS` as `false` fails
+            // capture::tests::segments_that_come_too_early
             let full = stream.early_bytes + length > MOST_EARLY
                 || stream.early.len() >= MOST_SEGMENTS
                 || self.waiting + length > MOST_WAITING;

@@ -117,6 +117,7 @@ impl<R: Read> Packets<R> {
         self.input.read_exact(&mut head)?;
         let of = |at| number(&head, at, big);
         let length = of(8);
+        // Guard: `length > LONGEST` as `false` fails replay::tests::damaged_captures_are_read_up_to
         if length > LONGEST {
             return Err(bad("a packet is longer than any"));
         }
@@ -232,6 +233,8 @@ impl<R: Read> Packets<R> {
         let of = |at| number(&self.buffer, at, big);
         let interface = interfaces.get(of(0) as usize).ok_or_else(|| bad("a packet is of no interface"))?;
         let length = of(12) as usize;
+        // Guard: `length > self.buffer.len() - 20` as `false` fails
+        // replay::tests::damaged_captures_are_read_up_to
         if self.buffer.len() < 20 || length > self.buffer.len() - 20 {
             return Err(bad("a packet is longer than its block"));
         }

@@ -76,6 +76,8 @@ impl Turns {
         let mut looks: Vec<usize> =
             std::iter::successors(Some(FIRST), |n| Some(n + n / 2)).take_while(|n| *n < most).collect();
         looks.push(most.max(2));
+        // Guard: `1.0 - (1.0 - wish.confidence) / looks.len() as f64` as `1.0 - 8.0 * (1.0 - wish.confidence)
+        // / looks.len() as f64` fails turns
         let wish = CompareOptions { confidence: 1.0 - (1.0 - wish.confidence) / looks.len() as f64, ..wish };
         Self { wish, smallest, looks, logarithms: (Vec::new(), Vec::new()) }
     }

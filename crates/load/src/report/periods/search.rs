@@ -97,6 +97,8 @@ fn lines(power: &[f64], sums: usize, length: usize, highest: f64) -> Vec<Line> {
     for k in LOWEST..end {
         let noise = noise(power, k) / median;
         let top = (k.saturating_sub(LEAKS)..=k + LEAKS).all(|i| power.get(i).is_none_or(|p| *p <= power[k]));
+        // Guard: `power[k] > threshold * noise` as `power[k] > 2.0 * noise` fails
+        // periods::tests::none_in_noise
         if noise > 0.0 && top && power[k] > threshold * noise {
             lines.push(Line {
                 frequency: centre(power, k) / length as f64,
@@ -162,6 +164,7 @@ fn fundamentals(mut lines: Vec<Line>) -> Vec<Line> {
             let times = (line.frequency / base.frequency).round();
             times >= 2.0 && (line.frequency - times * base.frequency).abs() <= times * base.width + line.width
         });
+        // Guard: `!is_multiple` as `true` fails periods::tests::a_period_of_33
         if !is_multiple {
             kept.push(line);
         }

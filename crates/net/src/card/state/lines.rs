@@ -73,6 +73,7 @@ pub(in super::super) fn list(text: &str) -> Result<Vec<u32>, String> {
         return Ok(Vec::new());
     }
     let slots: Vec<u32> = text.split(',').take(SLOTS + 1).map(number).collect::<Result<_, _>>()?;
+    // Guard: `slots.len() > SLOTS` as `false` fails card::state::tests::torn_and_hostile
     if slots.len() > SLOTS { Err("has a table that is too long".to_owned()) } else { Ok(slots) }
 }
 

@@ -161,6 +161,7 @@ impl KernelLane {
         let mut fd = socket::udp(v4).map_err(|e| errors::other(&e))?;
         let chosen = bind.local_port != 0;
         let opening = Opening { protocol: Protocol::UDP, remote, data: &[] };
+        // Guard: `chosen` as `false` fails sockets/kernel::datagrams_begin
         let at_home = if chosen {
             None
         } else {
@@ -171,6 +172,7 @@ impl KernelLane {
             if bind.local_ip.is_some() || chosen {
                 let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
                 // Sockets with different peers may share a port that the program chose. The kernel would choose one without regard to peers.
+                // Guard: `chosen` as `true` fails sockets/kernel::connected_sockets_of_datagrams
                 if chosen {
                     options::set(fd.as_fd(), Number::REUSE_PORT, 1).map_err(|e| errors::other(&e))?;
                 }

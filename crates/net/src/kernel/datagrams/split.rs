@@ -53,6 +53,7 @@ impl Came<'_> {
                 }
                 self.kept += 1;
             }
+            // Guard: `self.cut += 1` as `()` fails kernel::datagrams::split
             None => self.cut += 1,
         };
         if segment == 0 || segment >= long {

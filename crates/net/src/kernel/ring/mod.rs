@@ -184,6 +184,8 @@ impl KernelLane {
     /// Whether a new socket is the ring's. Others are registered with epoll.
     pub(super) fn is_for_ring(&self, flags: Flags) -> bool {
         // A listener at a path is one socket for several lanes, and the ring's way to end an accept would end that of all.
+        // Guard: `flags.has(Flags::LISTENER) && flags.has(Flags::PATH)` as `false` fails
+        // listener::tests::lanes_share_a_socket
         let shared = flags.has(Flags::LISTENER) && flags.has(Flags::PATH);
         self.ring.is_some()
             && flags.has(Flags::STREAM | Flags::LISTENER)

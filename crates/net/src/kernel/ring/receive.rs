@@ -151,6 +151,7 @@ impl KernelLane {
                 if !more {
                     incoming.state = State::Ended;
                     self.stats.ring_overflown += u64::from(stands);
+                // Guard: `held >= HELD && stands` as `false` fails sockets/ring::who_is_not_read
                 } else if held >= HELD && stands {
                     self.stats.ring_held_back += 1;
                     self.end(id, false);
@@ -189,6 +190,8 @@ impl KernelLane {
         let Some(incoming) = self.incoming(id.slot) else { return };
         if !incoming.pieces.is_empty() {
             // As the kernel does with bytes that nobody has read.
+            // Guard: no `let _ = options::set_reset_on_close(fd.as_fd(), true);` fails
+            // sockets/ring::unread_bytes
             let _ = options::set_reset_on_close(fd.as_fd(), true);
             incoming.give_back_all();
         }

@@ -65,6 +65,7 @@ impl Steering {
     pub(crate) fn new(by: Steer, rss: Arc<Rss>, first_lane: u16, cpus: &[usize], workers: usize) -> Self {
         let bound = cpus.len() >= workers;
         let wanted = by;
+        // Guard: `by == Steer::Cpu && !bound` as `false` fails kernel::steer
         let by = if by == Steer::Cpu && !bound { Steer::Hash } else { by };
         let near = if by == Steer::Cpu { near::workers(cpus) } else { Vec::new() };
         let cpus = if bound { cpus.to_vec() } else { Vec::new() };

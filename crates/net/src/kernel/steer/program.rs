@@ -70,6 +70,8 @@ impl Linear {
                     .collect();
                 hash(&words) == combine(&linear, &words)
             });
+            // Guard: `agrees.then_some(linear)` as `Some((nothing, vec![[0; 32]; words]))` fails
+            // kernel::steer
             agrees.then_some(linear)
         };
         Some(Self { v4: family(V4)?, v6: family(V6)? })
@@ -146,6 +148,7 @@ impl Program {
             let place = if nth < words.len() { WORD } else { PORTS };
             for (bit, window) in windows.iter().enumerate().filter(|(_, window)| **window != 0) {
                 // A has the word and X the hash: if the bit is set, they change places for a moment.
+                // Guard: `4` as `2` fails kernel::steer
                 self.jump(code::JSET, 1 << (31 - bit), 0, 4);
                 self.put(code::TXA, 0);
                 self.put(code::XOR, *window);

@@ -74,6 +74,8 @@ impl InOneLane {
                     if let Poll::Ready(received) = received.as_mut().poll(cx) {
                         return Poll::Ready(Ok(received));
                     }
+                    // Guard: `quiet.is_over(flow, cx)` as `false` fails
+                    // runtime/relay::datagrams::flows_that_are_quiet
                     if quiet.is_over(flow, cx) { Poll::Ready(Err(End::Idle)) } else { Poll::Pending }
                 })
                 .await
@@ -82,6 +84,7 @@ impl InOneLane {
                 Err(end) => return end,
                 Ok(Ok(n)) => {
                     flow.last.store(micros(), Relaxed);
+                    // Guard: `Some(key.asked)` as `None` fails runtime/relay::datagrams::ours_to_ours
                     let sent =
                         self.shared.socket.try_pass_batch(&mut batch, Some(key.asked), key.client, key.link);
                     let sent = sent.unwrap_or_default();

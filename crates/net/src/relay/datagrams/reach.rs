@@ -34,6 +34,8 @@ impl InOneLane {
         self.shared.shunned[flow.target].store(until, Relaxed);
         let shunned = self.shunned();
         let targets = self.relay.0.targets.iter().enumerate();
+        // Guard: `shunned & 1 << at == 0 && t.is_up()` as `false` fails
+        // runtime/relay::datagrams::a_target_that_refuses
         targets.filter(|(at, t)| shunned & 1 << at == 0 && t.is_up()).count() > 0
     }
 

@@ -18,6 +18,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     }
     let seen = &bytes[..bytes.len().min(LONGEST)];
     let Some(end) = seen.iter().position(|b| *b == b'\r') else {
+        // Guard: `seen.len() == LONGEST` as `false` fails relay::proxy::v1
         return if seen.len() == LONGEST { Err(Malformed) } else { Ok(None) };
     };
     match seen.get(end + 1) {
@@ -55,6 +56,7 @@ fn told(line: &str) -> Result<Option<Ends>, Malformed> {
 
 /// Digits alone, none of them a leading zero.
 fn port(text: &str) -> Result<u16, Malformed> {
+    // Guard: `text.bytes().all(|b| b.is_ascii_digit())` as `true` fails relay::proxy::v1
     let digits = text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
     if digits { text.parse().map_err(|_| Malformed) } else { Err(Malformed) }
 }

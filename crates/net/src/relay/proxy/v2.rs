@@ -15,16 +15,19 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     if bytes[..known] != SIGNATURE[..known] {
         return Err(Malformed);
     }
+    // Guard: `!matches!(*command, LOCAL | PROXY)` as `false` fails relay::proxy::v2
     if bytes.get(12).is_some_and(|command| !matches!(*command, LOCAL | PROXY)) {
         return Err(Malformed);
     }
     // Families: unspecified, IPv4, IPv6, Unix. Transports: unspecified, stream, datagram. A connection of the sender's own may say anything.
     let proxied = bytes.get(12) == Some(&PROXY);
+    // Guard: `family >> 4 > 3 || family & 15 > 2` as `false` fails relay::proxy::v2
     if proxied && bytes.get(13).is_some_and(|family| family >> 4 > 3 || family & 15 > 2) {
         return Err(Malformed);
     }
     let Some(fixed) = bytes.get(..FIXED) else { return Ok(None) };
     let len = FIXED + usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
+    // Guard: `len > LONGEST` as `false` fails relay::proxy::v2
     if len > LONGEST {
         return Err(Malformed);
     }

@@ -155,6 +155,8 @@ impl Builder {
         let memory = self.tcp_memory.unwrap_or_else(a_quarter) / lanes;
         TcpConfig {
             max_held: tcp.max_held.min(share),
+            // Guard: `tcp.max_memory.min(memory.max(LEAST_LANE))` as `tcp.max_memory` fails builder::plan
+            // Guard: `.max(LEAST_LANE)` as `.max(0)` fails builder::plan
             max_memory: tcp.max_memory.min(memory.max(LEAST_LANE)),
             ..tcp.clone()
         }

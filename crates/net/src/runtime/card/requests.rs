@@ -111,6 +111,7 @@ impl Counts {
     /// Frames came on other queues for this reason.
     pub(super) fn found(&self, why: Strayed) {
         let place = Strayed::ALL.iter().position(|one| *one == why).map_or(0, |place| place + 1);
+        // Guard: `place as u8` as `0` fails runtime/cards::a_key_of_somebody_else
         self.strayed.store(place as u8, Relaxed);
     }
 

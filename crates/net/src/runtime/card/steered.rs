@@ -151,6 +151,7 @@ impl Steered {
             let Err(why) = self.cards[i].set(&changes) else { continue };
             self.counts.refused.fetch_add(1, Relaxed);
             self.say(i, &format!("the card still sends packets of moved lanes to their old workers, which hand them over: {why}"));
+            // Guard: `self.put_back(i, wanted)` as `()` fails runtime/cards::the_cards_of_a_host
             self.put_back(i, wanted);
             return false;
         }

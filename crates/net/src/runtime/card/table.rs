@@ -100,6 +100,7 @@ impl Table {
             }
             // Of equals, and where none of them is served, the queue that it has.
             let has = usize::from(self.queues[b]);
+            // Guard: `*q == has` as `false` fails card::table::tests::a_table_of_somebody_else
             let most = (0..self.served).max_by_key(|q| (votes[*q], *q == has));
             if let Some(queue) = most.filter(|q| *q != has) {
                 self.queues[b] = queue as u16;

@@ -180,6 +180,7 @@ impl Taps {
         for (i, mine) in self.all.iter().enumerate() {
             wanted |= u32::from(mine.wants(place, &frame, ethernet)) << i;
         }
+        // Guard: `wanted == 0` as `false` fails runtime/capture_bursts
         if wanted == 0 {
             return match in_burst {
                 true => slot.lane.input_in_burst(turn, frames, frame, class),
@@ -187,11 +188,13 @@ impl Taps {
             };
         }
         // What is held of others is handled before, so that their drops are not taken for those of this one.
+        // Guard: `slot.lane.end_burst(turn, frames)` as `()` fails runtime/capture_bursts
         slot.lane.end_burst(turn, frames);
         // What comes for the second time is of interest only if it is dropped now.
         let first = class == Class::Ethernet;
         let queue = first.then_some(frame.meta().queue);
         let (now, mut copied) = (shared.now(), 0_u32);
+        // Guard: `wanted >> i & 1 == 1` as `true` fails runtime/capture_bursts
         for (i, mine) in self.all.iter_mut().enumerate().filter(|(i, _)| wanted >> i & 1 == 1) {
             copied |= u32::from(mine.copy(place, now, &frame, ethernet, Kind::Received, queue)) << i;
         }

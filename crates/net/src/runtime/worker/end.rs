@@ -34,6 +34,7 @@ impl Worker {
     pub(super) fn end_if_over(&mut self) {
         let Some(until) = self.cycle.ends_at() else { return };
         let left = self.lanes.iter().any(|slot| slot.lane.tcp().unfinished() > 0 || slot.lane.has_output());
+        // Guard: `self.moves.has_one_under_way()` as `false` fails moving::tests::the_end_waits
         if (left || self.moves.has_one_under_way()) && self.now < until {
             return;
         }

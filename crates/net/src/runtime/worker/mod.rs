@@ -86,6 +86,7 @@ impl Worker {
         self.now = self.shared.now();
         self.meter.begin(self.now);
         // Captures that begin with the runtime are to have the first packets, too.
+        // Guard: no `self.take_inbox();` fails runtime/capture::a_capture_of_the_runtime
         self.take_inbox();
         while !self.cycle.is_stopped() {
             let now = self.shared.now();

@@ -30,6 +30,7 @@ impl Worker {
     pub(super) fn go_on_leaving(&mut self, over: bool, now: Time) -> bool {
         let Some(leaving) = &mut self.leaving else { return false };
         let since = *leaving.since.get_or_insert(now);
+        // Guard: `over` as `true` fails switch::moving::tests::a_port_leaves
         if over {
             let Some(Leaving { port, to, done, .. }) = self.leaving.take() else { return false };
             let (near, far) = relay(Arc::clone(&to.wake));

@@ -43,6 +43,7 @@ impl TcpStream {
     /// # Errors
     /// As [`TcpStream::try_read`].
     pub fn poll_read(&self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<Result<usize, SocketError>> {
+        // Guard: no `ready!(budget::poll(cx));` fails sockets/floods::timers_run
         ready!(budget::poll(cx));
         if let Some(n) = self.try_read(into)? {
             return Poll::Ready(Ok(n));

@@ -234,6 +234,7 @@ fn rule(flows: &[(Tuple, u32)], width: usize) -> Result<(Ruled, usize, usize), L
         let (right, wrong) = judge(&trial, &aside);
         if CONTRADICT * wrong > right + wrong {
             refuted += 1;
+        // Guard: `right * width < SURE_BITS` as `false` fails a_rule_of_few_flows_is_verified
         } else if right * width < SURE_BITS {
             open = true;
         } else {

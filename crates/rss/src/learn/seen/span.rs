@@ -61,6 +61,8 @@ impl Span {
     }
 
     pub(crate) fn contains_tuple(&self, tuple: &Tuple) -> bool {
+        // Guard: `first_bit(&self.reduced(self.row_of(tuple))).is_none()` as `true` fails
+        // odd_sums_and_no_others
         tuple.kind == self.kind && first_bit(&self.reduced(self.row_of(tuple))).is_none()
     }
 

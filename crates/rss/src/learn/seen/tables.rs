@@ -38,6 +38,7 @@ pub(super) fn of_hashes(
     let mut hit = vec![false; slots];
     points.iter().for_each(|(hash, _)| hit[*hash as usize % slots] = true);
     let shared = points.len() - hit.iter().filter(|hit| **hit).count();
+    // Guard: `shared < SHARE` as `false` fails what_tells_nothing_is_said
     if known.is_none() && shared < SHARE {
         return Err(few(points));
     }

@@ -20,6 +20,7 @@ use crate::wire::{SackBlock, SackBlocks};
 impl Connection {
     /// The segment at hand is answered by itself, after what is owed by now. To be called before it changes anything.
     pub(crate) fn answer_alone(&mut self, core: &mut Core) {
+        // Guard: `self.has(Flags::ACK_NOW)` as `false` fails answers::each_segment_out_of_order_is_answered
         if self.has(Flags::ACK_NOW) {
             self.note_answer(core);
         }
@@ -30,6 +31,7 @@ impl Connection {
     /// The segment at hand comes in order: it is not acknowledged together with one that is answered by itself.
     #[inline]
     pub(crate) fn end_answer(&mut self, core: &mut Core) {
+        // Guard: `self.is_in(Lists::ALONE)` as `false` fails answers::holes_filled_in_one_burst
         if self.is_in(Lists::ALONE) {
             self.note_answer(core);
             self.ack_went_out();
@@ -39,7 +41,10 @@ impl Connection {
 
     /// Without SACK a sender counts acknowledgements: a segment that the link merged from several is answered as often.
     pub(crate) fn answer_merged(&mut self, core: &mut Core, seg: &Segment) {
+        // Guard: `!self.has(Flags::SACK)` as `true` fails answers::merged_segments_out_of_order_count_each
         if !self.has(Flags::SACK) {
+            // Guard: `1..seg.merged.min(MOST as u32)` as `1..1` fails
+            // answers::merged_segments_out_of_order_count_each
             for _ in 1..seg.merged.min(MOST as u32) {
                 self.note_answer(core);
             }
@@ -51,11 +56,18 @@ impl Connection {
     fn note_answer(&mut self, core: &mut Core) {
         let mut rx = self.rx.take_or(|| core.inflow());
         let before = rx.holds();
+        // Guard: `rx.owed().len() < MOST` as `true` fails answers::they_are_bounded
+        // Guard: `rx.owed().len() < MOST` as `true` fails answers::
         if rx.owed().len() < MOST {
+            // Guard: `self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent)` as `SackBlocks::EMPTY` fails
+            // answers::each_segment_out_of_order_is_answered
             let blocks = self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent);
+            // Guard: `self.rcv.nxt()` as `self.rcv.last_ack_sent()` fails answers::holes_filled_in_one_burst
             rx.owe(Answer { ack: self.rcv.nxt(), blocks });
             self.set_owes_answers(true);
         }
+        // Guard: no `core.account(before, rx.holds());` fails answers::they_are_bounded
+        // answers::they_wait_for_frames
         core.account(before, rx.holds());
         self.rx.put_back(rx);
     }
@@ -64,6 +76,8 @@ impl Connection {
     pub(crate) fn first_answer(&mut self, core: &mut Core) -> Answer {
         match self.rx.take() {
             Some(mut rx) => {
+                // Guard: `rx.owed().front()` as `rx.owed().back()` fails
+                // answers::each_segment_out_of_order_is_answered
                 let answer = rx.owed().front().copied().unwrap_or_else(|| Answer {
                     ack: self.rcv.nxt(),
                     blocks: self.sack_blocks(&mut rx, &mut core.stats.dsacks_sent),
@@ -82,6 +96,7 @@ impl Connection {
         let last = rx.gave_answer();
         core.account(before, rx.holds());
         if last {
+            // Guard: no `self.set_owes_answers(false);` fails tcp::tests::answers
             self.set_owes_answers(false);
         }
     }

@@ -21,7 +21,11 @@ impl Connection {
         let said = self.has(Flags::INTERACTIVE) || self.acks.was_quick();
         let farewell = fin && seg.len == 0 && said && self.state() == State::Established;
         self.acks.received(seg.len);
+        // Guard: `self.rcv.owed() > u32::from(self.acks.seen())` as `false` fails tcp::tests::data
+        // tcp::tests::coalesce
         let due = self.rcv.owed() > u32::from(self.acks.seen()) || fin && !farewell;
+        // Guard: `self.acks.is_quick() && !self.has(Flags::INTERACTIVE) && !farewell` as `false` fails
+        // data::acknowledgements_are_quick
         let quick = self.acks.is_quick() && !self.has(Flags::INTERACTIVE) && !farewell;
         if due || quick {
             self.acks.acked_at_once();

@@ -36,6 +36,7 @@ impl Tcp {
         if matches!(how, Write | Both) {
             c.close_send(&mut self.core);
             if c.state() == State::SynSent && !c.has(Flags::FIN_QUEUED) {
+                // Guard: `Some(Failure::GivenUp)` as `None` fails handshake::who_gives_up
                 self.core.kill(c, cx.now, FlowEnd::GivenUp, Some(Failure::GivenUp));
             }
             c.wake_write();

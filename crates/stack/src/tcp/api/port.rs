@@ -83,6 +83,7 @@ impl Tcp {
 
     /// The port was found after passing over so many: the next search begins behind it.
     pub(crate) fn port_taken(&mut self, turn: PortTurn, passed: u32) {
+        // Guard: `.wrapping_add(1)` as `.wrapping_add(0)` fails lane/tcp::a_port_that_was
         let counter = &mut self.port_turns.0[usize::from(turn.counter)];
         *counter = counter.wrapping_add(passed).wrapping_add(1);
     }

@@ -138,6 +138,8 @@ impl Deadlines {
 
     pub(crate) fn back_off(&mut self) {
         self.backoff = self.backoff.saturating_add(1);
+        // Guard: no `self.doublings = self.doublings.saturating_add(1);` fails
+        // loss::the_doubled_timeout_stays
         self.doublings = self.doublings.saturating_add(1);
     }
 

@@ -11,6 +11,7 @@ impl InvalidAnswers {
     /// Whether one may be answered at `now`, `interval` behind the last, milliseconds; notes that it is.
     pub(crate) fn may_answer(&mut self, now: u32, interval: u32) -> bool {
         let now = now.max(1);
+        // Guard: `< interval` as `< 0` fails attacks::challenges_are_limited
         if self.at_ms != 0 && now.wrapping_sub(self.at_ms) < interval {
             return false;
         }

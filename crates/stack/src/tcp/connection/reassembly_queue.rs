@@ -86,6 +86,7 @@ impl ReassemblyQueue {
         let mut at = self.frames.partition_point(|early| early.end() <= seq);
         if let Some(before) = self.frames.get(at) {
             if before.seq <= seq {
+                // Guard: `before.end() >= end` as `false` fails reassembly_queue::tests
                 if before.end() >= end {
                     self.cover(from, to);
                     return 0;
@@ -137,6 +138,8 @@ impl ReassemblyQueue {
         }
         self.forget_changes(start, end);
         let known = usize::from(self.known).min(RECENT - 1);
+        // Guard: no `self.recent.copy_within(..known, 1);` fails data::reassembly_and_selective
+        // reassembly_queue::tests
         self.recent.copy_within(..known, 1);
         self.recent[0] = start;
         self.known = known as u8 + 1;

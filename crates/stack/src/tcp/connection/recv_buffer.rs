@@ -114,6 +114,7 @@ impl Inflow {
         self.owed.pop_front();
         let last = self.owed.is_empty();
         if last {
+            // Guard: no `self.owed = VecDeque::new();` fails answers::they_are_bounded
             self.owed = VecDeque::new();
         }
         last

@@ -67,7 +67,9 @@ impl Rtt {
             self.srtt = self.srtt - self.srtt / 8 + us / 8;
         }
         self.srtt = self.srtt.max(1);
+        // Guard: `.max(micros(config.min_rto))` as `.max(0)` fails tcp::tests::loss rtt::tests
         let slack = self.rttvar.saturating_mul(4).max(micros(config.min_rto));
+        // Guard: `.min(micros(config.max_rto))` as `.min(u32::MAX)` fails rtt::tests::no_sample
         self.rto = self.srtt.saturating_add(slack).min(micros(config.max_rto));
         let secs = (now.as_nanos() / 1_000_000_000) as u32;
         if us <= self.min || secs.wrapping_sub(self.min_at) > MIN_WINDOW {
@@ -79,6 +81,7 @@ impl Rtt {
     /// The timeout after `backoff` doublings (RFC 6298 §5.5).
     pub(crate) fn timeout(&self, backoff: u8, config: &TcpConfig) -> Duration {
         let us = u64::from(self.rto) << backoff.min(20);
+        // Guard: `.min(config.max_rto)` as `.min(Duration::MAX)` fails rtt::tests::backoff
         Duration::from_micros(us).min(config.max_rto)
     }
 

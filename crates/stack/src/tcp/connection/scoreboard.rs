@@ -206,6 +206,7 @@ impl Scoreboard {
     /// Bytes in the network (RFC 6675 §4, pipe), of `outstanding` = SND.NXT - SND.UNA.
     #[inline]
     pub(crate) fn in_flight(&self, outstanding: u32) -> u32 {
+        // Guard: `self.sacked + self.lost` as `self.lost` fails loss::limited_transmit loss::fast_recovery
         (outstanding + self.retrans).saturating_sub(self.sacked + self.lost)
     }
 
@@ -388,6 +389,7 @@ impl Scoreboard {
     /// Deems everything lost that was not selectively acknowledged; all of it if the peer took that back
     /// (RFC 2018 §8). Returns whether it had.
     pub(crate) fn mark_all_lost(&mut self) -> bool {
+        // Guard: `self.front().is_some_and(|front| front.is(SACKED))` as `false` fails loss::reneging
         let reneged = self.front().is_some_and(|front| front.is(SACKED));
         if reneged {
             for sent in &mut self.queue {

@@ -36,6 +36,8 @@ impl Core {
             return no;
         }
         self.stats.fast_open_cookies_asked += u64::from(asked.is_some_and(|option| option.is_request()));
+        // Guard: `!listener.early_mut().has_room(now, told.pending)` as `false` fails
+        // fast_open::the_number_of_early
         if !listener.early_mut().has_room(now, told.pending) {
             // RFC 7413 §5.1: beyond the limit Fast Open is as if it were off.
             self.stats.fast_open_overflows += 1;

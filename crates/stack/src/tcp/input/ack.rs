@@ -24,12 +24,17 @@ impl Connection {
         }
         if self.state() == State::SynReceived {
             self.ack_in_syn_received(core, cx, seg)?;
+        // Guard: `seg.ack > self.snd.nxt()` as `false` fails guards::an_acknowledgement_of_the_future
+        // Guard: `seg.ack < self.snd.una() - self.snd.max_wnd()` as `false` fails
+        // attacks::acknowledgements_must_be_near
         } else if seg.ack > self.snd.nxt() || seg.ack < self.snd.una() - self.snd.max_wnd() {
             // RFC 5961 §5.2: the range that may be acknowledged; RFC 9293, "if the ACK acks something not yet sent".
             core.stats.acks_for_unsent += u64::from(seg.ack > self.snd.nxt());
             self.challenge(core, cx);
             return Err(Stop::Drop(DropReason::AckOutOfRange));
         }
+        // Guard: `seg.ack < self.snd.una()` as `false` fails tcp::tests::loss tcp::tests::data
+        // tcp::tests::window
         if seg.ack < self.snd.una() {
             // Old, but its payload may be new, and so may what it says was received: it was overtaken on its way.
             if self.has(Flags::SACK) && !seg.options.sack.is_empty() {
@@ -61,6 +66,7 @@ impl Connection {
     /// SYN-RECEIVED: the acknowledgement that completes the handshake.
     fn ack_in_syn_received(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         let range = seg.ack > self.snd.una() && seg.ack <= self.snd.nxt();
+        // Guard: `!range` as `false` fails tcp::tests::handshake tcp::tests::fast_open tcp::tests::attacks
         if !range {
             core.refuse_stranger(cx, self.tuple(), seg, self.reply_meta());
             return Err(Stop::Drop(DropReason::AckOutOfRange));
@@ -137,6 +143,7 @@ impl Connection {
             let bytes = acked.min(tx.data.len() as u32);
             core.consume(&mut tx, bytes);
             self.snd.acknowledged(seg.ack);
+            // Guard: no `self.timers.progress();` fails loss::progress_begins
             self.timers.progress();
             if tx.board.is_empty() {
                 tx.waits_no_more();
@@ -213,6 +220,8 @@ impl Connection {
                     continue;
                 }
             }
+            // Guard: `left >= self.snd.una()` as `true` fails guards::blocks_that_cannot_be
+            // Guard: `right <= self.snd.nxt()` as `true` fails guards::blocks_that_cannot_be
             if left < right && left >= self.snd.una() && right <= self.snd.nxt() {
                 blocks[n] = (left, right);
                 n += 1;
@@ -224,17 +233,21 @@ impl Connection {
     /// RFC 6298 §3 (Karn's rule) and RFC 7323 §4.
     fn measure(&mut self, core: &mut Core, seg: &Segment, report: &AckReport, clock: &AckClock) {
         let delivered = &report.delivered;
+        // Guard: `delivered.bytes == 0` as `false` fails guards::what_was_told_before
         if delivered.bytes == 0 {
             return;
         }
         let sample = match delivered.rtt_from {
+            // Guard: `!delivered.retransmitted` as `true` fails guards::what_waited_behind_a_retransmission
             Some(at) if !delivered.retransmitted => Some(clock.now.saturating_duration_since(at)),
             // A retransmission: only the echo tells which transmission it answers (RFC 7323 §4.1).
             _ => clock.echo.filter(|_| report.acked > 0 && seg.ack == self.snd.una()).and_then(|echo| {
+                // Guard: `!delivered.is_answered_by(echo, clock)` as `false` fails lossy::timeouts_stay
                 if !delivered.is_answered_by(echo, clock) {
                     return None;
                 }
                 let ms = self.stamps.clock(clock.now).wrapping_sub(echo);
+                // Guard: `ms < 1 << 20` as `true` fails guards::an_echo_of_the_future
                 (echo != 0 && ms < 1 << 20).then(|| Duration::from_millis(u64::from(ms)))
             }),
         };
@@ -248,6 +261,8 @@ impl Connection {
                         u64::from(self.congestion.on_rtt(&mut tx.hystart, us, una, nxt));
                 }
             }
+        // Guard: `report.acked > 0 && self.tx.get().is_some_and(|tx| tx.recovery.probe_is_sent_again())` as
+        // `false` fails loss::a_probe_of_the_tail_does_not_hide
         } else if report.acked > 0 && self.tx.get().is_some_and(|tx| tx.recovery.probe_is_sent_again()) {
             self.timers.probed_for_nothing();
         }

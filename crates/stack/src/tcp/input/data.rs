@@ -44,6 +44,7 @@ impl Connection {
         }
         let nobody_reads = self.has(Flags::DETACHED)
             || self.has(Flags::READ_SHUT) && matches!(self.state(), State::FinWait1 | State::FinWait2);
+        // Guard: `nobody_reads` as `false` fails close::data_after_close_resets
         if nobody_reads && seg.len > 0 {
             // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
             // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
@@ -92,22 +93,28 @@ impl Connection {
             seg.trim_front(old);
             if seg.seq != self.rcv.nxt() {
                 // An old FIN.
+                // Guard: no `seg.flags = seg.flags.without(TcpFlags::FIN);` fails
+                // close::a_fin_before_the_data
                 seg.flags = seg.flags.without(TcpFlags::FIN);
             }
         }
         let right = self.rcv.right();
+        // Guard: `seg.seq + seg.len > right` as `false` fails window::data_beyond_the_window
         if seg.seq + seg.len > right {
             let over = (seg.seq + seg.len).since(right).min(seg.len);
             core.stats.after_window_packets += 1;
             core.stats.after_window_bytes += u64::from(over);
             core.stats.window_probes_received += u64::from(right == self.rcv.nxt());
             seg.len -= over;
+            // Guard: no `seg.flags = seg.flags.without(TcpFlags::FIN);` fails guards::a_fin_beyond_the_window
             seg.flags = seg.flags.without(TcpFlags::FIN);
         }
     }
 
     fn take_in_order(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &mut Segment) -> Step {
         // Frames of tiny payload are merged as long as they fit; a peer that defeats that runs into this bound.
+        // Guard: `rx.held() > 4 * self.rcv.limit() as usize + (64 << 10)` as `false` fails
+        // guards::single_bytes_at_the_end_of_frames
         if rx.held() > 4 * self.rcv.limit() as usize + (64 << 10) {
             self.ack_at_once();
             return Err(Stop::Drop(DropReason::BufferFull));
@@ -115,6 +122,8 @@ impl Connection {
         let filled_hole = !rx.early.is_empty();
         let discard = self.has(Flags::READ_SHUT);
         let pressed = core.is_pressed();
+        // Guard: `pressed && !discard` as `false` fails bounds/receive::merged_packets
+        // bounds/receive::two_thousand
         if pressed && !discard {
             self.make_room(core, cx, rx, seg)?;
         }
@@ -142,11 +151,15 @@ impl Connection {
     fn take_early(&mut self, core: &mut Core, cx: &Cx<'_>, rx: &mut Inflow, seg: &mut Segment) -> Step {
         core.stats.out_of_order_packets += u64::from(seg.merged);
         core.stats.out_of_order_bytes += u64::from(seg.len);
+        // Guard: `rx.early.len() >= usize::from(core.config.max_out_of_order)` as `false` fails
+        // tcp::tests::data tcp::tests::attacks tcp::tests::scarcity
         let full = rx.early.len() >= usize::from(core.config.max_out_of_order)
             || rx.memory() > 4 * self.rcv.limit() as usize + (64 << 10);
         if full {
             return Err(Stop::Drop(DropReason::ReassemblyFull));
         }
+        // Guard: `core.is_full(cx) || core.is_pressed() && !core.may_hold_early(rx, seg)` as `false` fails
+        // tcp::tests::data tcp::tests::scarcity tcp::tests::attacks tcp::tests::memory
         if core.is_full(cx) || core.is_pressed() && !core.may_hold_early(rx, seg) {
             return Err(Stop::Drop(DropReason::LaneMemory));
         }

@@ -99,6 +99,7 @@ impl Connection {
             State::SynSent => Some(Failure::Refused),
             State::SynReceived => {
                 core.stats.syncache_reset += 1;
+                // Guard: `self.has(Flags::ACTIVE)` as `false` fails handshake::a_reset_ends_both_kinds
                 Some(if self.has(Flags::ACTIVE) { Failure::Refused } else { Failure::Reset })
             }
             State::TimeWait => None,

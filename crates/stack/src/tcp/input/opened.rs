@@ -33,6 +33,7 @@ impl Core {
             return Err(Stop::Drop(DropReason::BacklogFull));
         }
         listener.enqueue(c.id());
+        // Guard: `c.has(Flags::IN_SYN_BACKLOG)` as `false` fails listen::handshakes_that_are_over
         if c.has(Flags::IN_SYN_BACKLOG) {
             listener.end_handshake();
         }

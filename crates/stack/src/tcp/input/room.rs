@@ -26,6 +26,8 @@ impl Connection {
             if need <= room {
                 return Ok(());
             }
+            // Guard: `rx.early.drop_last()` as `None` fails bounds/receive::early_data_is_pruned
+            // bounds/receive::holes
             let Some(bytes) = rx.early.drop_last() else { break };
             core.stats.pruned_bytes += u64::from(bytes);
         }

@@ -23,9 +23,12 @@ impl Connection {
             return Ok(());
         }
         let Some(ts) = seg.options.timestamps else { return Ok(()) };
+        // Guard: `self.stamps.is_recent(ts.value)` as `true` fails data::timestamps_echo_and_protect
         if self.stamps.is_recent(ts.value) {
             return Ok(());
         }
+        // Guard: `cx.now.saturating_duration_since(self.heard_at()) > TS_RECENT_LIFE` as `false` fails
+        // tcp::tests::data tcp::tests::attacks tcp::tests::keepalive
         if cx.now.saturating_duration_since(self.heard_at()) > TS_RECENT_LIFE {
             return Ok(());
         }
@@ -51,8 +54,12 @@ impl Connection {
     pub(super) fn check_sequence(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         let mut right = self.rcv.right();
         if seg.sequence_len() == 0 && !seg.is(TcpFlags::RST) {
+            // Guard: `self.rcv.nxt() + self.rcv.limit()` as `self.rcv.nxt()` fails
+            // scarcity::acknowledgements_from_beyond
             right = right.max(self.rcv.nxt() + self.rcv.limit());
         }
+        // Guard: `seg.end() >= self.rcv.last_ack_sent().min(self.rcv.nxt()) && seg.seq <= right` as `true`
+        // fails tcp::tests::attacks tcp::tests::data tcp::tests::window
         if seg.end() >= self.rcv.last_ack_sent().min(self.rcv.nxt()) && seg.seq <= right {
             return Ok(());
         }
@@ -61,6 +68,7 @@ impl Connection {
         }
         if seg.is(TcpFlags::SYN) {
             // RFC 5961 §4.2: irrespective of the sequence number.
+            // Guard: no `self.challenge(core, cx);` fails tcp::tests::attacks
             self.challenge(core, cx);
             return Err(Stop::Drop(DropReason::SynInWindow));
         }
@@ -88,6 +96,9 @@ impl Connection {
     /// sequence numbers too before PAWS can be turned against the peer.
     pub(super) fn update_ts_recent(&mut self, seg: &Segment) {
         if let (true, Some(ts)) = (self.has(Flags::TIMESTAMPS), seg.options.timestamps) {
+            // Guard: `seg.seq <= self.rcv.last_ack_sent()` as `true` fails
+            // guards::an_early_segment_does_not_move
+            // Guard: `self.stamps.is_recent(ts.value)` as `false` fails data::timestamps_echo_and_protect
             if seg.seq <= self.rcv.last_ack_sent() && self.stamps.is_recent(ts.value) {
                 self.stamps.take(ts.value);
             }
@@ -112,12 +123,14 @@ impl Connection {
         if !seg.is(TcpFlags::RST) {
             return Ok(());
         }
+        // Guard: `seg.seq == self.rcv.nxt()` as `true` fails attacks::resets_must_be_exact
         if seg.seq == self.rcv.nxt() {
             core.fast_open_reset(self, cx.now);
             self.was_reset(core, cx.now);
             return Err(Stop::Done);
         }
         // Only within the window; at its right edge it is outside, where `check_sequence` is generous.
+        // Guard: `seg.seq < self.rcv.adv()` as `true` fails attacks::a_reset_at_the_right_edge
         if seg.seq > self.rcv.nxt() && seg.seq < self.rcv.adv() {
             self.challenge(core, cx);
         }
@@ -134,6 +147,7 @@ impl Connection {
             // the peer, and its reset clears the way.
             core.stats.syncache_dupsyn += 1;
         }
+        // Guard: no `self.challenge(core, cx);` fails attacks::syns_are_challenged
         self.challenge(core, cx);
         Err(Stop::Drop(DropReason::SynInWindow))
     }

@@ -20,12 +20,20 @@ impl Connection {
         // First: the ACK bit. Only our SYN can have been acknowledged.
         let ack = seg.is(TcpFlags::ACK);
         let ours = seg.ack > self.snd.una() && seg.ack <= self.snd.nxt();
+        // Guard: `ack && !(ours && self.echoes_us(cx.now, seg))` as `false` fails
+        // handshake::an_old_connection
+        // Guard: `ours` as `true` fails tcp::tests::handshake tcp::tests::attacks
+        // Guard: `self.echoes_us(cx.now, seg)` as `true` fails fast_open_active::a_foreign_echo_is_refused
         if ack && !(ours && self.echoes_us(cx.now, seg)) {
             core.stats.acks_for_unsent += u64::from(!ours);
             if !seg.is(TcpFlags::RST) {
                 // The reset ends what the peer remembers of an earlier connection. The SYN comes again when its time is over (RFC 6298 §5),
                 // since nobody knows who says so; but once, the first one, a moment later if it was refused for its timestamp.
+                // Guard: `self.was_refused_for_its_timestamp(cx.now, seg)` as `true` fails
+                // handshake::an_old_connection handshake::a_syn_refused_for_its_timestamp
                 let again = self.was_refused_for_its_timestamp(cx.now, seg) && self.timers.backoff() == 0;
+                // Guard: `again && self.timers.hasten_rto(cx.now + AGAIN)` as `false` fails
+                // handshake::a_syn_refused_for_its_timestamp handshake::connections_that_begin
                 if again && self.timers.hasten_rto(cx.now + AGAIN) {
                     core.refuse(cx, self.tuple(), seg, self.reply_meta());
                 } else {
@@ -36,6 +44,8 @@ impl Connection {
         }
         // Second: RST.
         if seg.is(TcpFlags::RST) {
+            // Guard: no `if ack { core.stats.bad_attempts += 1; self.was_reset(core, cx.now); return
+            // Err(Stop::Done); }` fails handshake::refused
             if ack {
                 core.stats.bad_attempts += 1;
                 self.was_reset(core, cx.now);
@@ -52,6 +62,7 @@ impl Connection {
         if !ack {
             // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
             self.enter(&mut core.states, State::SynReceived);
+            // Guard: no `self.ecn_asked_by_both(seg);` fails ecn::both_ask
             self.ecn_asked_by_both(seg);
             if let Some(tx) = self.tx.get_mut() {
                 if !tx.board.is_empty() {
@@ -90,6 +101,8 @@ impl Connection {
     /// Whether this is what a peer in TIME-WAIT answers, to which our timestamp is older than its earlier connection's (RFC 7323 §5.3, R1): an
     /// acknowledgement alone, which echoes a timestamp that we did not send.
     fn was_refused_for_its_timestamp(&self, now: Time, seg: &Segment) -> bool {
+        // Guard: `!seg.is(TcpFlags::SYN | TcpFlags::FIN)` as `true` fails
+        // handshake::a_syn_refused_for_its_timestamp
         !seg.is(TcpFlags::SYN | TcpFlags::FIN) && seg.len == 0 && !self.echoes_us(now, seg)
     }
 

@@ -16,6 +16,7 @@ impl ChallengeBudget {
             self.second = second;
             self.left = (limit / 2).saturating_add(cx.rng.below(limit.max(1)));
         }
+        // Guard: `self.left == 0` as `false` fails guards::the_lanes_challenges_are_limited
         if self.left == 0 {
             return false;
         }

@@ -20,9 +20,12 @@ pub(crate) struct Early {
 impl Early {
     /// Whether one more may be begun.
     pub(crate) fn has_room(&mut self, now: Time, most: u32) -> bool {
+        // Guard: `self.resets.front().is_some_and(|until| *until <= now)` as `false` fails
+        // fast_open::resets_count
         while self.resets.front().is_some_and(|until| *until <= now) {
             self.resets.pop_front();
         }
+        // Guard: `self.resets.len()` as `0` fails fast_open::resets_count
         (self.pending as usize).saturating_add(self.resets.len()) < most as usize
     }
 

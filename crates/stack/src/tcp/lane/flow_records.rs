@@ -382,6 +382,8 @@ impl FlowTotals {
     fn count(&mut self, c: &Connection, segments: u32, header: usize, data: u32) {
         let ip = if c.tuple().local.is_ipv4() { 20 } else { 40 };
         self.segments += u64::from(segments);
+        // Guard: `u64::from(segments) * (ip + header as u64)` as `ip + header as u64` fails
+        // flow_records::segments_of_the_wire
         self.octets += u64::from(segments) * (ip + header as u64) + u64::from(data);
     }
 }
@@ -414,7 +416,9 @@ impl Totals {
     fn record(&mut self, c: &Connection, now: Time, end: FlowEnd) -> FlowRecord {
         self.advance(c);
         // A FIN takes a number but is no byte. No byte is behind it, so in later records there is nothing to be taken away.
+        // Guard: `u64::from(c.has(Flags::FIN_SENT))` as `0_u64` fails flow_records::both_sides_close
         self.sent.bytes -= u64::from(c.has(Flags::FIN_SENT)).min(self.sent.bytes);
+        // Guard: `u64::from(c.has(Flags::FIN_RECEIVED))` as `0_u64` fails flow_records::both_sides_close
         self.received.bytes -= u64::from(c.has(Flags::FIN_RECEIVED)).min(self.received.bytes);
         let tuple = c.tuple();
         let local = SocketAddr::new(tuple.local, tuple.local_port);
@@ -454,6 +458,7 @@ impl Watch {
         let slot = c.id().slot;
         self.unlist(slot);
         let Some(totals) = self.totals.get_mut(slot as usize) else { return true };
+        // Guard: `self.ended.len() < self.most` as `true` fails flow_records::what_nobody_takes
         let room = self.ended.len() < self.most;
         if room {
             self.ended.push_back(totals.record(c, now, end));
@@ -465,11 +470,14 @@ impl Watch {
     fn look(&mut self, connections: &Slab<Connection>, now: Time) -> u64 {
         let Some(every) = self.every else { return 0 };
         let mut made = 0;
+        // Guard: `AT_ONCE` as `1000` fails tcp::tests::flow_records::many_active_timeouts
         for _ in 0..AT_ONCE {
             let slot = self.first;
             if self.totals.get(slot as usize).is_none_or(|totals| totals.began + every > now) {
                 break;
             }
+            // Guard: `self.ended.len() >= self.most` as `false` fails
+            // tcp::tests::flow_records::many_active_timeouts
             if self.ended.len() >= self.most {
                 self.not_before = now + AGAIN;
                 break;
@@ -478,6 +486,8 @@ impl Watch {
             let Some(c) = connections.get_slot(slot) else { continue };
             self.list(slot);
             let totals = &mut self.totals[slot as usize];
+            // Guard: `totals.sent.segments + totals.received.segments == 0` as `false` fails
+            // tcp::tests::flow_records::the_active_timeout
             if totals.sent.segments + totals.received.segments == 0 {
                 totals.began = now;
             } else {

@@ -159,6 +159,8 @@ impl Listener {
 
     /// A handshake is over, one way or the other.
     pub(crate) fn end_handshake(&mut self) {
+        // Guard: `self.half_open.saturating_sub(1)` as `self.half_open` fails
+        // handshake::a_reset_ends_both_kinds handshake::syn_ack_is_repeated
         self.half_open = self.half_open.saturating_sub(1);
     }
 
@@ -215,6 +217,7 @@ impl Listeners {
         if port == 0 {
             return Err(ListenError::PortZero);
         }
+        // Guard: `self.by_port.contains_key(&(local, port))` as `false` fails tcp::tests::listen
         if self.by_port.contains_key(&(local, port)) {
             return Err(ListenError::InUse);
         }
@@ -267,6 +270,7 @@ impl Listeners {
         if self.by_port.is_empty() {
             return None;
         }
+        // Guard: `self.exact == 0` as `true` fails listen::exact_before_wildcard
         let exact = if self.exact == 0 { None } else { self.by_port.get(&(Some(local), port)) };
         exact.or_else(|| self.by_port.get(&(None, port))).copied()
     }

@@ -87,6 +87,7 @@ impl Core {
 
     /// Whether `rx`, which holds nothing, may take a segment of `len` bytes without memory.
     pub(crate) fn take_spare(&mut self, rx: &mut Inflow, len: usize, most: u16) -> bool {
+        // Guard: `!self.spare.taken && rx.is_empty()` as `true` fails scarcity::one_segment_is_taken
         let may = !self.spare.taken && rx.is_empty() && len <= usize::from(most);
         if may {
             self.spare.taken = true;
@@ -239,6 +240,8 @@ impl Core {
     /// There is memory for another connection that a stranger begins.
     #[inline]
     pub(crate) fn may_connect(&self) -> bool {
+        // Guard: `self.memory < self.levels.full && self.fixed < self.config.max_memory / 2` as `true` fails
+        // bounds/receive::syns bounds/receive::connections_that
         self.memory < self.levels.full && self.fixed < self.config.max_memory / 2
     }
 
@@ -261,6 +264,8 @@ impl Core {
 
     /// Only who holds nothing gets something any more.
     pub(crate) fn is_tight(&self) -> bool {
+        // Guard: `self.memory >= self.levels.tight` as `false` fails
+        // bounds/send::answers_that_nobody_acknowledges
         self.memory >= self.levels.tight
     }
 
@@ -337,6 +342,8 @@ impl Core {
     /// what is left must keep the links going.
     #[inline]
     pub(crate) fn is_full(&self, cx: &Cx<'_>) -> bool {
+        // Guard: `frames_left(cx, 8)` as `false` fails tcp::tests::scarcity tcp::tests::memory
+        // tcp::tests::data
         self.memory >= self.levels.full || frames_left(cx, 8)
     }
 
@@ -357,6 +364,7 @@ pub(crate) fn room_for(segment: u32) -> usize {
 pub(crate) fn frames_left(cx: &Cx<'_>, share: usize) -> bool {
     let memory = cx.frames.memory();
     let few = |free: usize| free * share * memory.homes() < memory.count();
+    // Guard: `few(cx.frames.free())` as `false` fails scarcity::frames_are_kept
     few(cx.frames.free()) && {
         // Those that other workers sent home count as well; without this look a lane that takes no frames would shut its
         // windows for good.

@@ -333,6 +333,7 @@ impl Core {
         if self.flows.is_on() {
             let kept = self.flows.end(c, now, end);
             self.stats.flow_records += 1;
+            // Guard: `u64::from(!kept)` as `0` fails flow_records::what_nobody_takes
             self.stats.flow_records_lost += u64::from(!kept);
         }
         self.scarce_ports.given_up(c.tuple());
@@ -372,6 +373,7 @@ impl Secrets {
     /// RFC 9293 §3.4.1, MUST-8, and RFC 6528 §3: `ISN = M + F(localip, localport, remoteip, remoteport, secretkey)`, M a
     /// timer of 4 microseconds.
     pub(crate) fn isn(self, now: Time) -> Seq {
+        // Guard: `(now.as_micros() / 4) as u32` as `0` fails guards::initial_numbers_follow_the_clock
         Seq(self.isn.wrapping_add((now.as_micros() / 4) as u32))
     }
 }

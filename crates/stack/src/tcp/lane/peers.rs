@@ -27,6 +27,7 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) fn of(tuple: &Tuple) -> Self {
+        // Guard: `tuple.local` as `tuple.remote` fails fast_open_active::each_of_our
         Self { local: tuple.local, remote: tuple.remote }
     }
 }
@@ -90,6 +91,7 @@ impl Peers {
     pub(crate) fn ask(&self, now: Time, path: Path, how: FastOpen, pause: Duration) -> Ask {
         let peer = self.known.get(&path).copied().unwrap_or_default();
         let mss = (peer.mss > 0).then_some(peer.mss);
+        // Guard: `peer.losses >= LOSSES` as `false` fails fast_open_active::losses_pause
         if peer.losses >= LOSSES {
             let long = pause * (1 << (peer.losses - LOSSES).min(DOUBLINGS));
             if now < peer.lost_at + long {
@@ -99,6 +101,7 @@ impl Peers {
         match (how, peer.cookie) {
             (FastOpen::Off, _) => Ask::default(),
             (FastOpen::NoCookie, _) => Ask { data: true, mss, ..Ask::default() },
+            // Guard: `true` as `false` fails fast_open_active::data_goes
             (FastOpen::Cookie, Some(cookie)) => Ask { option: Some(cookie), data: true, mss, paused: false },
             (FastOpen::Cookie, None) => {
                 Ask { option: Some(FastOpenOption::request(peer.draft == 1)), mss, ..Ask::default() }
@@ -126,6 +129,8 @@ impl Peers {
     /// No SYN was ever answered: perhaps somebody on the way has taken offence (RFC 7413 §4.1.3.1).
     pub(crate) fn unanswered(&mut self, now: Time, path: Path, most: usize) {
         let Some(peer) = self.entry(path, most) else { return };
+        // Guard: `peer.losses.saturating_add(1).max(LOSSES)` as `peer.losses.saturating_add(1)` fails
+        // fast_open_active::an_unanswered
         peer.losses = peer.losses.saturating_add(1).max(LOSSES);
         peer.lost_at = now;
     }
@@ -145,6 +150,7 @@ impl Peers {
             return None;
         }
         if !self.known.contains_key(&path) {
+            // Guard: `self.known.len() >= most` as `false` fails fast_open_active:: lane::peers
             while self.known.len() >= most {
                 let first = self.order.pop_front()?;
                 self.known.remove(&first);

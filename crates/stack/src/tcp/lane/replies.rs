@@ -40,6 +40,7 @@ impl Core {
         options: &TcpOptions,
         meta: ReplyMeta,
     ) -> bool {
+        // Guard: `!self.may_reply()` as `false` fails attacks::replies_are
         if !self.may_reply() {
             self.stats.drop(DropReason::RepliesFull);
             return false;
@@ -84,6 +85,7 @@ impl Core {
     /// A reset in answer to a segment that belongs to no connection (RFC 9293 §3.10.7.1, and MUST-11's kind).
     /// Whether there was room for it.
     pub(crate) fn refuse(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: &Segment, meta: ReplyMeta) -> bool {
+        // Guard: `seg.is(TcpFlags::ACK)` as `false` fails attacks::segments_for_nobody
         let (flags, seq, ack) = if seg.is(TcpFlags::ACK) {
             (TcpFlags::RST, seg.ack, crate::wire::SeqNum(0))
         } else {
@@ -137,6 +139,7 @@ pub(crate) fn seal(frame: &mut Frame, local: IpAddr, remote: IpAddr, offload: Of
         });
         tcp::put_checksum(sum.finish(), frame.data_mut());
     } else {
+        // Guard: no `tcp::fill_checksum(sum, frame.data_mut());` fails lossy::any_weather
         tcp::fill_checksum(sum, frame.data_mut());
     }
 }

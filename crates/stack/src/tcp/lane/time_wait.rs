@@ -107,10 +107,13 @@ impl Core {
     /// to the record instead.
     pub(crate) fn enter_time_wait(&mut self, record: Record, slot: Option<u32>) -> bool {
         // They may not take what connections need.
+        // Guard: `self.config.max_memory / 8 / PER_RECORD` as `usize::MAX` fails bounds/receive::time_wait
         let max = self.config.max_time_wait.min(self.config.max_memory / 8 / PER_RECORD);
         if max == 0 {
             return false;
         }
+        // Guard: `self.time_wait.len() >= max || self.time_wait.expiry.len() >= 2 * max` as `false` fails
+        // tcp::tests::time_wait
         while self.time_wait.len() >= max || self.time_wait.expiry.len() >= 2 * max {
             self.prefetch_oldest();
             let Some((_, id)) = self.time_wait.expiry.pop_front() else { break };

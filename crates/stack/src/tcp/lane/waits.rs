@@ -54,6 +54,7 @@ impl Core {
         }
         sift(&mut self.narrowed, connections);
         let nobody = self.narrowed.is_empty() && self.starved.is_empty();
+        // Guard: `nobody` as `false` fails scarcity::a_lane_full_of_what_the_closed_left
         self.narrowed_at = if nobody { NEVER } else { now + LOOK_AGAIN };
     }
 

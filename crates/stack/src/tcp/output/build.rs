@@ -120,6 +120,7 @@ impl Connection {
             // RFC 6691 §3: options come out of the segment size, which has room for timestamps already. RFC 2018 §4: as many blocks as fit.
             let spare = self.effective_mss().saturating_sub(plan.len);
             let others = TcpOptions { sack: SackBlocks::EMPTY, ..options }.len();
+            // Guard: `(options.len() - others) as u32 > spare` as `false` fails guards::blocks_go_with_data
             while !options.sack.is_empty() && (options.len() - others) as u32 > spare {
                 options.sack.pop();
             }
@@ -178,6 +179,8 @@ impl Connection {
             seq: self.snd.nxt(),
             ack: answer.ack,
             flags: TcpFlags::ACK | self.congestion_echo(),
+            // Guard: `noted` as `false` fails guards::a_noted_answer
+            // Guard: `counted` as `false` fails answers::duplicates_without_sack_have_one_window
             window: if noted || counted {
                 self.show(answer.ack, self.rcv.adv())
             } else {

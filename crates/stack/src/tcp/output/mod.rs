@@ -37,9 +37,12 @@ impl Connection {
             }
         }
         // Data that carries an acknowledgement is no duplicate of one (RFC 5681 §2).
+        // Guard: `self.is_in(Lists::ANSWERS)` as `self.is_in(Lists::ANSWERS) && self.plan_new(core,
+        // cx).is_none()` fails answers::they_are_bare
         if self.is_in(Lists::ANSWERS) {
             return self.send_answer(core, cx).map(Some);
         }
+        // Guard: `!self.is_held_by_pace(core, cx.now)` as `true` fails bbr::data_is_spread
         if !self.is_held_by_pace(core, cx.now) {
             if let Some(out) = self.next_data(core, cx)? {
                 return Ok(Some(out));
@@ -84,6 +87,8 @@ impl Connection {
             self.ack_went_out();
             return Ok(None);
         }
+        // Guard: `first && self.state() == State::SynSent` as `self.state() == State::SynSent` fails
+        // fast_open::only_the_syn_ack fast_open_active::a_repeated
         let data = if first && self.state() == State::SynSent { self.buffered() } else { 0 };
         let out = self.send_syn(core, cx, first, data)?;
         let now = cx.now;

@@ -75,6 +75,7 @@ impl Connection {
         // A SYN takes a number, but no room.
         let syn = u32::from(self.has(Flags::SYN_OUT));
         let window = (self.snd.una() + syn + self.snd.wnd()).since(self.snd.nxt());
+        // Guard: `outstanding - syn > self.snd.wnd()` as `false` fails guards::nothing_new_goes_behind
         let usable = if outstanding - syn > self.snd.wnd() { 0 } else { window };
         if unsent == 0 {
             // A FIN takes a number of the window as a byte does (RFC 9293 §3.4).
@@ -102,6 +103,7 @@ impl Connection {
             return None;
         }
         // Whole segments only as far as the congestion window goes; a last small one may overshoot it by less than one.
+        // Guard: `congestion < mss && congestion < len` as `false` fails data::initial_window_and_slow_start
         if congestion < mss && congestion < len {
             self.note_limited(true);
             return None;
@@ -111,6 +113,8 @@ impl Connection {
         if len > mss {
             len -= len % mss;
         }
+        // Guard: `len < mss && !self.small_may_go(len, unsent, fin)` as `false` fails tcp::tests::nagle
+        // window::silly_window
         if len < mss && !self.small_may_go(len, unsent, fin) {
             self.note_limited(false);
             self.persist_if_stuck(core, cx.now);
@@ -163,6 +167,8 @@ impl Connection {
                 return false;
             }
             // (3) of the rule; without NODELAY only if no small segment is outstanding.
+            // Guard: `self.has(Flags::NODELAY) || self.snd.outstanding() == 0 || self.snd.sml() <=
+            // self.snd.una()` as `true` fails nagle::
             if self.has(Flags::NODELAY) || self.snd.outstanding() == 0 || self.snd.sml() <= self.snd.una() {
                 return true;
             }
@@ -173,12 +179,14 @@ impl Connection {
             return true;
         }
         // The window is what limits it: half the largest window ever seen is worth a segment.
+        // Guard: `len >= self.snd.max_wnd() / 2` as `true` fails window::silly_window_of_the_peer
         len >= self.snd.max_wnd() / 2
     }
 
     /// Bytes up to the end of the record that is being sent (`MSG_EOR`).
     #[inline]
     fn record_ahead(&self) -> u32 {
+        // Guard: `self.tx.get().and_then(|tx| tx.writes.record_end())` as `None` fails data::records_share
         let end = self.tx.get().and_then(|tx| tx.writes.record_end());
         end.map_or(u32::MAX, |end| end.since(self.snd.nxt()))
     }
@@ -198,6 +206,8 @@ impl Connection {
         let now = cx.now.as_millis() as u32;
         let idle_us = u64::from(now.wrapping_sub(self.snd.sent_ms())) * 1000;
         let rto = u64::from(self.rtt.rto().max(1));
+        // Guard: `core.config.slow_start_after_idle && self.snd.sent_ms() != 0 && idle_us > rto` as `false`
+        // fails tcp::tests::data tcp::tests::loss tcp::tests::window
         if core.config.slow_start_after_idle && self.snd.sent_ms() != 0 && idle_us > rto {
             let initial = self.effective_mss() * u32::from(core.config.initial_window);
             self.congestion.on_idle((idle_us / rto).min(31) as u32, initial);
@@ -208,6 +218,8 @@ impl Connection {
     /// Nothing is in flight and nothing may be sent: only a timer can get the connection going again (RFC 9293 §3.8.6.1,
     /// §3.8.6.2.1 (4)).
     fn persist_if_stuck(&mut self, core: &Core, now: crate::time::Time) {
+        // Guard: `self.snd.outstanding() != 0 || self.timers.rtx_runs()` as `self.snd.outstanding() != 0`
+        // fails tcp::tests::window tcp::tests::nagle
         if self.snd.outstanding() != 0 || self.timers.rtx_runs() {
             return;
         }

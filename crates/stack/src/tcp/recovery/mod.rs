@@ -175,6 +175,8 @@ impl Connection {
                 tx.hystart = Hystart::default();
                 // RFC 9937 §6: what had been selectively acknowledged before will not be delivered again.
                 let before = tx.board.sacked().saturating_sub(report.delivered.sacked);
+                // Guard: `flight_size.saturating_sub(before)` as `flight_size` fails
+                // loss::the_reduction_is_proportional
                 tx.recovery.reduce_from(flight_size.saturating_sub(before));
             }
         }

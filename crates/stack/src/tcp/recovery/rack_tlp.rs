@@ -84,6 +84,7 @@ impl Connection {
             && tx.board.sacked() == 0
             && self.rtt.srtt() > 0
             // Until a round trip is measured its length is in doubt: a probe after two of the old ones would hide the next, too.
+            // Guard: `self.timers.doublings() == 0` as `true` fails loss::a_probe_of_the_tail_does_not_hide
             && self.timers.doublings() == 0
             && self.state().is_synchronized()
             && matches!(self.timers.rtx_kind(), RtxTimer::Rto | RtxTimer::Tlp)
@@ -104,6 +105,7 @@ impl Connection {
             self.timers.rtx_at()
         };
         // "If the RTO would fire first, the probe goes out in its place" (RFC 8985 §7.2).
+        // Guard: `at.min(bound)` as `at` fails loss::a_probe_in_place
         self.timers.start_rtx(RtxTimer::Tlp, at.min(bound));
         self.heed_user_timeout();
     }

@@ -44,6 +44,8 @@ impl Connection {
     /// Takes the reduction back if this acknowledgement shows that nothing was lost; whether it did.
     pub(crate) fn perhaps_undo(&mut self, report: &AckReport) -> bool {
         let (una, mss) = (self.snd.una(), self.effective_mss());
+        // Guard: `self.unsent() >= mss` as `true` fails undo::nothing_new_can
+        // Guard: `self.snd.wnd() >= self.snd.outstanding() + mss` as `true` fails undo::nothing_new_can
         let room = self.unsent() >= mss && self.snd.wnd() >= self.snd.outstanding() + mss;
         let Some(tx) = self.tx.get_mut() else { return false };
         let early = tx.recovery.timeout_was_early(report, una, room);

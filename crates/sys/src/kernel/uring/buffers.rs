@@ -92,6 +92,7 @@ impl Buffers {
     /// The kernel has said that it wrote `len` bytes into a buffer. `false`: it has no such buffer.
     pub(super) fn lend(&mut self, id: u16, len: u32) -> bool {
         match self.lent.get_mut(usize::from(id)) {
+            // Guard: `*lent == 0 && len as usize <= self.size` as `true` fails kernel::uring::buffers
             Some(lent) if *lent == 0 && len as usize <= self.size => *lent = len,
             _ => return false,
         }

@@ -104,6 +104,8 @@ fn features(body: &[u8]) -> Option<Features> {
 fn count(body: &[u8], index: u32) -> Option<(u32, Count)> {
     let small = |kind| find(body, kind).and_then(number);
     let long = |kind| find(body, kind).and_then(unsigned);
+    // Guard: `small(INDEX)? != index` as `false` fails
+    // queues::family::tests::counts_are_of_one_interface_and_one_direction
     if small(INDEX)? != index {
         return None;
     }
@@ -120,12 +122,16 @@ fn queue(body: &[u8], index: u32) -> Option<(u32, u32)> {
     let small = |kind| find(body, kind).and_then(number);
     let ours = small(QUEUE_INDEX)? == index && small(QUEUE_DIRECTION)? == RECEIVE;
     let (queue, napi) = (small(QUEUE_NUMBER)?, small(QUEUE_NAPI)?);
+    // Guard: `ours && queue < MOST` as `true` fails
+    // queues::family::tests::queues_are_joined_with_interrupts_by_napi
     (ours && queue < MOST).then_some((queue, napi))
 }
 
 /// Number and interrupt of a NAPI of the interface.
 fn napi(body: &[u8], index: u32) -> Option<(u32, u32)> {
     let small = |kind| find(body, kind).and_then(number);
+    // Guard: `small(INDEX)? == index` as `true` fails
+    // queues::family::tests::queues_are_joined_with_interrupts_by_napi
     (small(INDEX)? == index).then_some((small(NAPI_NUMBER)?, small(NAPI_INTERRUPT)?))
 }
 

@@ -122,6 +122,8 @@ impl Counts {
     /// Brings queues and their order into the form that is promised; `None` if there is no count of any.
     fn checked(mut self) -> Option<Self> {
         for list in [&mut self.receive, &mut self.transmit] {
+            // Guard: `count.queue < MOST && (count.packets.is_some() || count.bytes.is_some())` as `true`
+            // fails queues::tests::counts_are_in_order_and_bounded
             list.retain(|count| count.queue < MOST && (count.packets.is_some() || count.bytes.is_some()));
             list.sort_unstable_by_key(|count| count.queue);
             list.dedup_by_key(|count| count.queue);

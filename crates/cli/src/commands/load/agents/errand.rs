@@ -76,6 +76,7 @@ impl Errand {
         clients: &[ClientRange],
         lanes: usize,
     ) -> anyhow::Result<Vec<ClientRange>> {
+        // Guard: `self.own_clients` as `false` fails cli/agents::kinds::clients_are_dealt_out
         if self.own_clients {
             return Ok(clients.to_vec());
         }

@@ -42,9 +42,12 @@ impl Only {
 /// Refuses targets that are not among those admitted; without any of these all are. `follows`: redirects are followed, and where these lead, who
 /// answers says.
 pub(super) fn check(only: &[Only], targets: &[SocketAddr], follows: bool) -> anyhow::Result<()> {
+    // Guard: `!follows` as `true` fails only::tests::only_what_is_admitted
     ensure!(only.is_empty() || !follows, "follows no redirect (its --only)");
     for target in targets.iter().map(SocketAddr::ip) {
         ensure!(
+            // Guard: `only.iter().any(|only| only.admits(target))` as `true` fails
+            // only::tests::only_what_is_admitted
             only.is_empty() || only.iter().any(|only| only.admits(target)),
             "sends to {target} for nobody (its --only)"
         );

@@ -49,6 +49,7 @@ fn short<L: Load>() -> &'static str {
 /// Makes a part of a run that others conduct; returns what came of it, in words.
 pub(in super::super) fn make<L: Load>(mut load: L, mut errand: Errand) -> anyhow::Result<String> {
     ensure!(load.course().find.find_rate.is_none(), "looks for no rate (--find-rate behind its --)");
+    // Guard: no `errand.admits(&load.named().0, false)?;` fails cli/agents::kinds::agents_send_where
     errand.admits(&load.named().0, false)?;
     load.choose()?;
     let rss = load.course().near.rss(load.fields(), !L::TCP, &load.course().home)?;

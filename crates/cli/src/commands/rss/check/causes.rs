@@ -67,6 +67,7 @@ impl Causes {
         make: impl FnOnce() -> (String, Vec<String>),
         found: (String, String),
     ) {
+        // Guard: `!self.off.insert(number)` as `false` fails check::tests::a_packet_is_off_once
         if !self.off.insert(number) {
             return;
         }

@@ -64,8 +64,10 @@ impl Share {
         let rate = over(self.got, self.looked).max(sudden).max(counted);
         let fits = if rate > 0.0 { (self.wanted / rate).min(1.0) } else { 1.0 };
         let careful = if self.share > 0.0 { self.share * STEP } else { (self.wanted / FASTEST).min(1.0) };
+        // Guard: `fits.min(careful)` as `fits` fails check::share
         self.share = if counted > 0.0 { fits } else { fits.min(careful) };
         self.early = (self.early + got - self.wanted * seconds).clamp(0.0, self.wanted * LONGEST);
+        // Guard: `self.early > (self.wanted * EARLY).max(ENOUGH)` as `false` fails check::share
         self.taken = if self.early > (self.wanted * EARLY).max(ENOUGH) { 0.0 } else { self.share };
         self.taken
     }

@@ -112,6 +112,7 @@ impl Sockets {
 
     /// Finds the owners of these sockets. Each socket is searched for once.
     fn own(&mut self, proc: &Path, unknown: HashSet<u64>) {
+        // Guard: `self.all_read.then(|| self.pids())` as `None` fails check::sockets
         let known = self.all_read.then(|| self.pids());
         for (inode, owner) in owners(proc, &unknown, known.as_ref()) {
             self.owners.entry(inode).or_default().push(owner);
@@ -172,6 +173,8 @@ impl Sockets {
     pub(super) fn watched(&self, flow: &Flow, at: u64) -> bool {
         let watched = |owner: &Owner| {
             let looked = self.looked_at.get(&owner.pid);
+            // Guard: `*first <= at` as `true` fails check::sockets
+            // Guard: `at + READ_WITHIN <= *last` as `true` fails check::sockets
             looked.is_some_and(|(first, last)| *first <= at && at + READ_WITHIN <= *last)
         };
         self.owners_of(flow).iter().all(watched)
@@ -182,6 +185,7 @@ impl Sockets {
         let mut cpus = BTreeSet::new();
         for owner in self.owners_of(flow) {
             let threads = self.threads.get(&owner.pid).into_iter().flat_map(BTreeMap::values);
+            // Guard: `thread.ran()` as `true` fails check::tests::threads_elsewhere
             cpus.extend(threads.filter(|thread| thread.ran()).flat_map(|thread| &thread.cpus).copied());
         }
         Some(cpus).filter(|cpus| !cpus.is_empty())
@@ -260,6 +264,7 @@ impl Table {
 fn entry(line: &str) -> Option<Entry> {
     let words: Vec<&str> = line.split_whitespace().collect();
     // A socket in TIME-WAIT has no owner and no inode.
+    // Guard: `*inode != 0` as `true` fails check::sockets
     let inode = words.get(9)?.parse().ok().filter(|inode| *inode != 0)?;
     Some(Entry { local: end(words.get(1)?)?, remote: end(words.get(2)?)?, inode })
 }

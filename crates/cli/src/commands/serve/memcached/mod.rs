@@ -47,6 +47,7 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
     let tls = a.tls.build(&plan.addresses, Alpn::Nothing)?;
     plan.tls = tls.is_some();
     ensure!(
+        // Guard: `a.udp_port == 0 || tls.is_none()` as `true` fails cli/serve_memcached::bad_arguments
         a.udp_port == 0 || tls.is_none(),
         "--udp-port {}: datagrams are not encrypted: not with --tls or --cert",
         a.udp_port
@@ -54,11 +55,14 @@ pub(super) fn plan(arguments: MemcachedArguments) -> anyhow::Result<(Plan, Memca
     ensure!(a.udp_port == 0 || plan.listen.is_none(), "--udp-port: not with --listen-buckets");
     a.unix.apply(&mut plan)?;
     ensure!(
+        // Guard: `!a.placement.is_move() || plan.link.is_kernel()` as `true` fails
+        // cli/serve_memcached::bad_arguments
         !a.placement.is_move() || plan.link.is_kernel(),
         "--placement move: on a link RSS says in which lane a connection is: use it without --link, or leave it out"
     );
     if a.placement.is_move() {
         ensure!(
+            // Guard: `plan.io != Io::Uring` as `true` fails cli/serve_memcached::bad_arguments
             plan.io != Io::Uring,
             "--placement move: not with --io uring, whose receives belong to one lane: use --io epoll, or leave it out"
         );

@@ -173,6 +173,8 @@ impl HostView {
     pub(super) fn requeue(&mut self, bucket: Bucket, queue: u16, now: Time) -> u16 {
         let old = std::mem::replace(&mut self.queue_of[usize::from(bucket.0)], queue);
         // Of a bucket that moves again before that time is over, packets may still be on their way to each of its old queues.
+        // Guard: `(late.bucket, late.queue) != (bucket, old)` as `late.bucket != bucket` fails
+        // moving::tests::every_late_queue
         self.late.retain(|late| late.until > now && (late.bucket, late.queue) != (bucket, old));
         self.late.push(Late { bucket, queue: old, until: now + LATE });
         old

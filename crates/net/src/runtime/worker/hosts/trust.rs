@@ -60,6 +60,7 @@ impl Trust {
 
     /// A hash was another than ours. `true` for the first of them.
     pub(super) fn lose(&mut self) -> bool {
+        // Guard: `true` as `false` fails hosts::trust
         !std::mem::replace(&mut self.lost, true)
     }
 }

@@ -91,6 +91,7 @@ impl Moves {
 
     /// Where in the list is the lane that comes by the move of this number, if it does. What is late of another move finds none.
     pub(super) fn arriving_by(&self, lane: u32, number: u32) -> Option<usize> {
+        // Guard: `a.number() == number` as `true` fails moving::tests::a_marker_of_an_earlier_move
         self.arriving.iter().position(|a| a.lane == lane && a.number() == number)
     }
 

@@ -103,6 +103,7 @@ impl Worker {
             let (lane, waited) = (leaving.lane, self.now.saturating_duration_since(leaving.since));
             if !self.output_has_left(lane) && waited < LONG_ENOUGH {
                 i += 1;
+            // Guard: `!self.cycle.is_ending()` as `true` fails moving::tests::who_is_told_to_stop
             } else if !self.cycle.is_ending()
                 && self.moves.leaving[i].order.advance(Stage::Given, Stage::Sent)
             {
@@ -166,6 +167,8 @@ impl Worker {
         let Some(i) = self.moves.arriving_by(lane, marker.number) else { return };
         let arriving = &mut self.moves.arriving[i];
         // The old queue's worker has read the card's answer before this one did: that the lane has another queue is still to be learnt.
+        // Guard: `arriving.asked && marked == self.index && arriving.answered.is_none()` as `false` fails
+        // moving::tests::a_marker_that_comes_before
         if arriving.asked && marked == self.index && arriving.answered.is_none() {
             arriving.emptied = true;
             return;
@@ -208,6 +211,8 @@ impl Worker {
         // This turn may have begun before the lane was sent. Time does not go back for it: its timestamps would, which its peers drop (RFC 7323
         // section 5), and answers to what it has just sent would come from the future.
         if let Some(UnderWay { since, .. }) = slot.under_way.take() {
+            // Guard: `self.now.max(since)` as `self.now.min(since)` fails
+            // moving::tests::time_does_not_go_back
             self.now = self.now.max(since);
         }
         let tasks = std::mem::take(&mut slot.parked);
@@ -217,6 +222,8 @@ impl Worker {
         for (interface, mtu) in self.ports.mtus_of(slot.host) {
             slot.lane.set_mtu(self.now, &self.frames, interface, mtu);
         }
+        // Guard: no `slot.watch_as(&self.shared.top.get());` fails
+        // moving::tests::a_lane_under_way_follows_the_wish
         slot.watch_as(&self.shared.top.get());
         self.lanes.put(lane, Some(slot));
         self.hosts.set_owner(lane, self.index);

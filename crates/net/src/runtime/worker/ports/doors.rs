@@ -67,6 +67,7 @@ impl Doors {
             Some(&[0x81, 0x00, a, b]) => u16::from_be_bytes([a, b]),
             _ => 0,
         };
+        // Guard: `VID` as `u16::MAX` fails ports::doors
         let vlan = frame.meta().vlan.unwrap_or_else(inside) & VID;
         match self.by_vlan.binary_search_by_key(&vlan, |(vlan, _)| *vlan) {
             Ok(found) => self.by_vlan[found].1,

@@ -40,7 +40,9 @@ impl Backoff {
 
     /// It was tried in vain: waits twice as long, if it is time.
     pub(crate) fn longer(&mut self, now: Time) {
+        // Guard: `now >= self.at` as `true` fails ports::stall
         if now >= self.at {
+            // Guard: `.min(MOST)` as `.min(Duration::MAX)` fails ports::stall
             self.delay = (self.delay * 2).min(MOST);
             self.at = now + self.delay;
         }
@@ -66,12 +68,14 @@ impl Stall {
 
     /// Looks again. The link took `taken` frames since the last look, which cost room, and has `room` now.
     pub(super) fn look(&mut self, now: Time, taken: usize, room: usize) {
+        // Guard: `room > self.room.saturating_sub(taken)` as `room > self.room` fails ports::stall
         if room > self.room.saturating_sub(taken) {
             *self = Self::new(now, room);
             return;
         }
         self.room = room;
         self.retry.longer(now);
+        // Guard: `room == 0` as `true` fails ports::stall
         self.dead |= room == 0 && now.saturating_duration_since(self.since) >= DEAD;
     }
 

@@ -44,10 +44,12 @@ impl Cubic {
         }
         let t = (now.wrapping_sub(self.epoch) as i32).max(0) as f32 / 1e3 + ack.srtt_us as f32 / 1e6;
         // RFC 9438 §4.2: the target a round-trip time from now, between cwnd and 1.5 cwnd.
+        // Guard: `(C * (t - self.k).powi(3) + self.w_max).clamp(w, 1.5 * w)` as `w` fails congestion::
         let target = (C * (t - self.k).powi(3) + self.w_max).clamp(w, 1.5 * w);
         // RFC 9438 §4.3: never slower than Reno; as fast as Reno once it has passed the old window.
         let alpha = if self.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
         self.w_est += alpha * ack.bytes as f32 / cwnd as f32;
+        // Guard: `target.max(self.w_est)` as `target` fails congestion::
         let target = target.max(self.w_est);
         let more = target - w;
         // RFC 9438 §4.4: a window's worth of acknowledgements brings the window to the target. On the plateau, one segment in a
@@ -60,6 +62,7 @@ impl Cubic {
     pub(super) fn reduce(&mut self, cwnd: u32, mss: u32) -> u32 {
         let w = cwnd as f32 / mss as f32;
         self.cwnd_prior = w;
+        // Guard: `w < self.w_max` as `false` fails cubic::tests::fast_convergence
         self.w_max = if w < self.w_max { w * (1.0 + BETA) / 2.0 } else { w };
         self.epoch = 0;
         (u64::from(cwnd) * 7 / 10) as u32

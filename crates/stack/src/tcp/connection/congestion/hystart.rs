@@ -59,6 +59,7 @@ impl Hystart {
             self.samples = 0;
             if self.css_baseline > 0 {
                 self.css_rounds += 1;
+                // Guard: `self.css_rounds >= CSS_ROUNDS` as `false` fails hystart::tests::rising
                 if self.css_rounds >= CSS_ROUNDS {
                     *self = Self::default();
                     return true;
@@ -71,11 +72,14 @@ impl Hystart {
             return false;
         }
         if self.css_baseline > 0 {
+            // Guard: `self.current_min < self.css_baseline` as `false` fails hystart::tests::delay_that
             if self.current_min < self.css_baseline {
                 self.css_baseline = 0;
             }
         } else {
             let thresh = (self.last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
+            // Guard: `self.current_min >= self.last_min.saturating_add(thresh)` as `false` fails
+            // hystart::tests::rising
             if self.current_min >= self.last_min.saturating_add(thresh) {
                 self.css_baseline = self.current_min;
                 self.css_rounds = 0;

@@ -111,6 +111,7 @@ impl Congestion {
 
     /// RFC 6928 §2: the initial window; one segment if the SYN or SYN-ACK was lost (RFC 5681 §3.1).
     pub(crate) fn start(&mut self, mss: u32, segments: u8, syn_lost: bool) {
+        // Guard: `syn_lost` as `false` fails handshake::one_segment_after_two_lost_syns
         self.cwnd = if syn_lost { mss } else { mss * u32::from(segments) };
     }
 
@@ -120,6 +121,7 @@ impl Congestion {
         if self.in_slow_start() {
             let grow = hystart.slowed(bytes);
             let room = self.ssthresh - self.cwnd;
+            // Guard: `grow.min(room)` as `grow` fails congestion::tests::slow_start_stops
             self.cwnd += grow.min(room);
             if grow < room {
                 self.cwnd = self.cwnd.min(MAX_CWND);
@@ -134,6 +136,7 @@ impl Congestion {
         };
         // One segment more for every `step` bytes acknowledged. What was counted towards a longer step is worth one segment: where
         // the curve is flat a step is a hundred windows, and they must not all come in at once when it rises.
+        // Guard: `self.acked >= step` as `false` fails congestion::tests::what_was_acknowledged
         if self.acked >= step {
             self.acked = 0;
             self.cwnd = self.cwnd.saturating_add(ack.mss).min(MAX_CWND);
@@ -157,6 +160,7 @@ impl Congestion {
 
     /// Loss or ECN: sets the new threshold. The window itself is PRR's (RFC 9937) for the rest of the round.
     pub(crate) fn on_congestion(&mut self, in_flight: u32, mss: u32) {
+        // Guard: `.max(2 * mss)` as `.max(0)` fails congestion::tests::two_segments guards::the_threshold
         self.ssthresh = match self.algorithm {
             Algorithm::Cubic => self.cubic.reduce(self.cwnd, mss),
             Algorithm::NewReno => newreno::reduce(in_flight.min(self.cwnd)),
@@ -169,6 +173,7 @@ impl Congestion {
     /// Retransmission timeout (RFC 5681 §3.1, equation 4; §5): back to one segment. `first` for the first timeout of
     /// this data.
     pub(crate) fn on_timeout(&mut self, in_flight: u32, mss: u32, first: bool) {
+        // Guard: `first` as `true` fails congestion::tests::only_the_first_timeout guards::a_second_timeout
         if first {
             self.on_congestion(in_flight, mss);
         }
@@ -183,6 +188,7 @@ impl Congestion {
             return;
         }
         self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+        // Guard: `initial.min(self.cwnd)` as `0` fails congestion::tests::idleness
         let restart = initial.min(self.cwnd);
         self.cwnd = (self.cwnd >> timeouts.min(31)).max(restart);
         self.cubic.restart();

@@ -106,6 +106,7 @@ impl Recovery {
 
     /// Whether no episode covers SND.UNA.
     pub(crate) fn is_new(&self, una: Seq) -> bool {
+        // Guard: `una >= self.high_seq` as `true` fails loss::recovery_ends tcp::tests::loss
         self.phase == Phase::Open || una >= self.high_seq
     }
 
@@ -113,6 +114,7 @@ impl Recovery {
     pub(crate) fn leave(&mut self, una: Seq) -> Option<Phase> {
         if self.is_new(una) && self.phase != Phase::Open {
             let was = self.phase;
+            // Guard: no `self.phase = Phase::Open;` fails tcp::tests::loss
             self.phase = Phase::Open;
             self.forget_duplicates();
             return Some(was);
@@ -124,6 +126,7 @@ impl Recovery {
     /// whether it is for losses, and whether the window is to be reduced.
     pub(crate) fn enter(&mut self, lost: bool, marked: bool, nxt: Seq) -> Option<(bool, bool)> {
         let loss = lost && matches!(self.phase, Phase::Open | Phase::Cwr);
+        // Guard: `self.phase == Phase::Open` as `true` fails ecn::a_mark_and_a_loss
         let reduce = self.phase == Phase::Open;
         if !(loss || marked && reduce) {
             return None;
@@ -180,10 +183,15 @@ impl Recovery {
         if report.duplicate {
             self.dupacks += 1;
             self.reno_sacked = (self.reno_sacked + mss).min(outstanding.saturating_sub(first));
+            // Guard: `self.dupacks == DUP_THRESH && self.phase != Phase::Loss` as `false` fails
+            // loss::newreno_without
+            // Guard: `== DUP_THRESH` as `== 2` fails tcp::tests::loss
             if self.dupacks == DUP_THRESH && self.phase != Phase::Loss {
                 board.mark_lost(0);
             }
         } else if report.acked > 0 {
+            // Guard: `self.phase == Phase::Recovery && una < self.high_seq` as `false` fails
+            // loss::a_partial_ack
             if self.phase == Phase::Recovery && una < self.high_seq {
                 // RFC 6582 §3.2, step 3, partial acknowledgement: the next hole is lost too.
                 self.reno_sacked = self.reno_sacked.saturating_sub(report.acked.saturating_sub(mss));

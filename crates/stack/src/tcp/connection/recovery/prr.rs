@@ -26,6 +26,7 @@ impl Prr {
         safe: bool,
     ) -> u32 {
         self.delivered = self.delivered.saturating_add(delivered);
+        // Guard: `in_flight > ssthresh` as `false` fails prr::tests::reduction
         let more = if in_flight > ssthresh {
             let target =
                 (u64::from(self.delivered) * u64::from(ssthresh)).div_ceil(u64::from(self.recover_fs.max(1)));
@@ -35,6 +36,7 @@ impl Prr {
             limit.min(ssthresh - in_flight)
         };
         // The first retransmission goes out at once.
+        // Guard: `self.out == 0` as `false` fails prr::tests::the_first
         if self.out == 0 { more.max(mss) } else { more }
     }
 }

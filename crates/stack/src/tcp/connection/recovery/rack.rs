@@ -83,6 +83,8 @@ impl Recovery {
         }
         // RACK.rtt is that of the segment delivered last, which need not be the one sent last.
         if let Some(at) = delivered.latest {
+            // Guard: no `rack.rtt_ns = now.saturating_duration_since(at).as_nanos() as u64;` fails
+            // loss::the_segment_delivered_last
             rack.rtt_ns = now.saturating_duration_since(at).as_nanos() as u64;
         }
     }
@@ -113,6 +115,8 @@ impl Recovery {
         let mut wait = Duration::ZERO;
         for index in 0..board.len() {
             let Some(&sent) = board.get(index) else { break };
+            // Guard: `sent.at < xmit || sent.at == xmit && sent.end() < end` as `false` fails
+            // loss::a_lost_retransmission
             let before = sent.at < xmit || sent.at == xmit && sent.end() < end;
             if !before {
                 // Records never sent again are in order of time; behind the last that was, nothing can be older.
@@ -125,6 +129,7 @@ impl Recovery {
                 continue;
             }
             let left = (sent.at + rtt + window).saturating_duration_since(now);
+            // Guard: `left.is_zero()` as `true` fails loss::reordering_gets
             if left.is_zero() {
                 board.mark_lost(index);
             } else {

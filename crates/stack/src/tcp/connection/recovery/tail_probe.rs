@@ -55,10 +55,13 @@ impl Recovery {
             return false;
         }
         let plain_duplicate = report.acked == 0 && report.delivered.bytes == 0;
+        // Guard: `!self.probe.is_retrans || report.dsack || plain_duplicate` as `false` fails
+        // loss::an_unnecessary
         if !self.probe.is_retrans || report.dsack || plain_duplicate {
             self.probe.forget();
             return false;
         }
+        // Guard: `una > end` as `false` fails loss::a_probe_that_repaired
         if una > end {
             // The original and the probe cannot both have arrived without a D-SACK: one was lost.
             self.probe.forget();

@@ -52,6 +52,7 @@ impl Undo {
 
     /// A D-SACK tells of this range; whether all that was sent again has now arrived twice.
     pub(crate) fn told_twice(&mut self, (left, right): (Seq, Seq), mss: u32) -> bool {
+        // Guard: `self.again == 0` as `false` fails undo::nothing_was_sent_again
         if self.again == 0 || right <= self.marker {
             return false;
         }
@@ -79,6 +80,8 @@ impl Recovery {
     pub(crate) fn timeout_was_early(&mut self, report: &AckReport, una: Seq, room: bool) -> bool {
         let Some(undo) = self.undo.as_mut().filter(|_| self.phase == Phase::Loss) else { return false };
         let Some(at) = undo.timeout else { return false };
+        // Guard: `report.delivered.rtt_from.is_some_and(|sent| sent < at)` as `false` fails
+        // undo::the_timeout_came
         if report.delivered.rtt_from.is_some_and(|sent| sent < at) {
             return true;
         }
@@ -106,6 +109,7 @@ impl Recovery {
         if let (true, Some(echo), Some(stamp)) = (report.acked > 0 && episode, report.echo, undo.stamp) {
             needless |= echo != 0 && (echo.wrapping_sub(stamp) as i32) < 0;
         }
+        // Guard: `!needless` as `false` fails tcp::tests::undo tcp::tests::loss
         if !needless || report.ece {
             return None;
         }

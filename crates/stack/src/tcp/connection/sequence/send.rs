@@ -104,6 +104,9 @@ impl SendSpace {
     /// as beyond the window for ever.
     #[inline]
     pub(crate) fn is_newer(&self, seq: Seq, ack: Seq) -> bool {
+        // Guard: `self.wl1 < seq || self.wl1 == seq && self.wl2 <= ack || self.una < ack` as `true` fails
+        // guards::an_overtaken_segment
+        // Guard: `self.una < ack` as `false` fails window::a_retransmission_that_acknowledges
         self.wl1 < seq || self.wl1 == seq && self.wl2 <= ack || self.una < ack
     }
 

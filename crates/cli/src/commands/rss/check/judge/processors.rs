@@ -30,10 +30,16 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
         let Some(queue) = receive(checked, seen) else { continue };
         let software = checked.before.around.receive.iter().find(|queue| queue.number == seen.rps_queue);
         let rps = software.and_then(|queue| on(&queue.rps));
+        // Guard: `rfs_on` as `true` fails check::tests::rfs_is_named
+        // Guard: `software.and_then(|queue| queue.rps_flows).is_some_and(|n| n > 0)` as `true` fails
+        // check::tests::rfs_is_named
         let rfs = rfs_on && software.and_then(|queue| queue.rps_flows).is_some_and(|n| n > 0);
         // Where the interrupt was at the start, or is at the end. That it moved is reported by `interrupts`. One that was about to move at the
         // start occurred once more where it had been.
+        // Guard: `after.number == queue.number` as `false` fails check::tests::interrupts_that_are_moved
         let after = checked.after.around.receive.iter().find(|after| after.number == queue.number);
+        // Guard: `queue.interrupts.first().and_then(Interrupt::moves_from)` as `None` fails
+        // check::tests::an_interrupt_that_was_about_to_move
         let handled: BTreeSet<u32> = [Some(queue), after]
             .into_iter()
             .flatten()
@@ -43,6 +49,7 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
             .collect();
         let single = rps.and_then(Cpus::only);
         let right = match (handled.is_empty(), single) {
+            // Guard: `handled.contains(&seen.cpu)` as `true` fails check::tests::interrupts_and_the_kernel
             (false, _) => handled.contains(&seen.cpu),
             (true, Some(cpu)) => cpu == seen.cpu,
             (true, None) if rps.is_some() || rfs => false,
@@ -132,6 +139,9 @@ pub(super) fn interrupts(checked: &Checked, causes: &mut Causes) {
         let fired = checked.taken.after.fired(&checked.taken.before, interrupt.number);
         // An affinity that was set before the check takes effect when the interrupt occurs: once more where it was.
         let still = |cpu: u32, count: u64| {
+            // Guard: `count == 1` as `true` fails check::tests::an_interrupt_that_was_about_to_move
+            // Guard: `interrupt.moves_from().is_some_and(|cpus| cpus.0.contains(&cpu))` as `true` fails
+            // check::tests::an_interrupt_that_was_about_to_move
             count == 1 && interrupt.moves_from().is_some_and(|cpus| cpus.0.contains(&cpu))
         };
         let allowed = |(&cpu, &count): (&u32, &u64)| {
@@ -139,6 +149,8 @@ pub(super) fn interrupts(checked: &Checked, causes: &mut Causes) {
                 || still(cpu, count)
         };
         let (n, number) = (queue.number, interrupt.number);
+        // Guard: `interrupt.allowed != later.allowed || interrupt.cpus() != later.cpus()` as `false` fails
+        // check::tests::settings_that_change
         let what = if interrupt.allowed != later.allowed || interrupt.cpus() != later.cpus() {
             let cpus = |i: &Interrupt| i.cpus().map_or("?".to_owned(), ToString::to_string);
             format!(
@@ -147,6 +159,7 @@ pub(super) fn interrupts(checked: &Checked, causes: &mut Causes) {
                 cpus(later),
                 if checked.after.around.irqbalance { " (irqbalance runs)" } else { "" }
             )
+        // Guard: `!fired.iter().all(allowed)` as `false` fails check::tests::interrupts_that_are_moved
         } else if !fired.iter().all(allowed) {
             format!(
                 "interrupt {number} of queue {n} came on CPUs {}, and is set to others",

@@ -73,6 +73,7 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
     let mut odd: Vec<&Told<'_>> = told.iter().filter(|one| !one.right).collect();
     // The table names queues that do not exist. It is to blame, wherever their packets arrive.
     odd.retain(|one| {
+        // Guard: `one.expected < there` as `true` fails check::tests::a_table_for_more_queues
         if one.expected < there {
             return true;
         }
@@ -100,7 +101,10 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
     }
     // Such a driver has set the card to what it shows. Packets without a hash of the card therefore show that the card has forgotten this. They
     // may still arrive on several queues, if what is behind the card chooses these.
+    // Guard: `!by_kernel(checked)` as `true` fails check::tests::a_card_that_forgot
     let foreign = |one: &Told<'_>| one.seen.hash != 0 && !by_kernel(checked);
+    // Guard: `told.iter().any(|one| foreign(one) || one.seen.hash == one.hashed.why.steered.hash)` as `false`
+    // fails check::tests::a_card_that_forgot
     let forgot = forgets_after_xdp(checked.before.card.driver_name())
         && !told.iter().any(|one| foreign(one) || one.seen.hash == one.hashed.why.steered.hash);
     if one_queue_only && flows(told).len() >= FLOWS {
@@ -110,6 +114,7 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
         }
         return;
     }
+    // Guard: `split_in_time(told, &odd)` as `false` fails check::tests::settings_that_change
     if split_in_time(told, &odd) {
         for one in odd {
             hit(causes, one, "changed", || {
@@ -121,7 +126,9 @@ fn blame(checked: &Checked, spread: &Spread, told: &[Told<'_>], causes: &mut Cau
     }
     let by = verdict(spread, told, &odd, carried);
     // If the packets of each slot agree on a queue, the card has a table.
+    // Guard: `by != Some("table")` as `true` fails check::tests::a_card_that_forgot
     let scattered = by != Some("table") && odd.len() * 4 >= told.len();
+    // Guard: `forgot` as `true` fails check::tests::a_card_that_forgot
     if forgot && scattered && flows(odd.iter().copied()).len() >= FLOWS {
         odd.into_iter()
             .for_each(|one| hit(causes, one, "rss-off", || off(name, "packets do not come by the hash")));
@@ -212,6 +219,7 @@ fn other_fields(
         let exact = all.iter().any(|one| {
             other.hash(&one.seen.flow).is_some_and(|hashed| one.seen.hash == hashed.why.steered.hash)
         });
+        // Guard: `!all.iter().all(explains)` as `false` fails check::tests::without_the_cards_hash
         if !all.iter().all(explains) || !(exact || (!exact_only && flows(all.iter().copied()).len() >= FLOWS))
         {
             continue;
@@ -262,6 +270,8 @@ fn split_in_time(told: &[Told<'_>], odd: &[&Told<'_>]) -> bool {
         // A slot whose new queue equals its old one has no deviations, so it is not among these.
         let Some(first) = changed.get(&one.hashed.why.steered.slot) else { continue };
         before += usize::from(one.seen.at < *first);
+        // Guard: `one.seen.at >= first + MOMENT` as `one.seen.at >= *first` fails
+        // check::tests::settings_that_change
         if one.seen.at >= first + MOMENT {
             if one.right {
                 return false;
@@ -282,6 +292,7 @@ fn verdict(spread: &Spread, told: &[Told<'_>], odd: &[&Told<'_>], carried: bool)
     }
     // One flow arrives on several queues, and most packets are right. Neither key nor table explains that.
     let torn = slots.values().flat_map(BTreeMap::values).filter(|queues| queues.len() > 1).count();
+    // Guard: `torn > 0 && odd.len() * 2 < told.len()` as `false` fails check::tests::a_card_that_forgot
     if torn > 0 && odd.len() * 2 < told.len() {
         return Some("misdirects");
     }

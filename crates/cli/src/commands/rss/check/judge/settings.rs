@@ -31,7 +31,10 @@ pub(super) fn changed(checked: &Checked, causes: &mut Causes) {
             (a.key != b.key, "key"),
             (a.function != b.function || a.transform != b.transform, "function"),
             // A run of Flowlane changes slots when its lanes move.
+            // Guard: `!checked.runs.iter().any(Run::changed_the_table)` as `true` fails
+            // check::tests::lanes_that_move
             (a.table != b.table && !checked.runs.iter().any(Run::changed_the_table), "table"),
+            // Guard: `a.fields != b.fields` as `false` fails check::tests::settings_that_change
             (a.fields != b.fields, "fields"),
         ];
         parts.extend(whole.iter().filter(|(differs, _)| *differs).map(|(_, part)| *part));
@@ -104,6 +107,8 @@ pub(super) fn transmit(checked: &Checked, causes: &mut Causes) {
             .map(|transmit| transmit.number)
             .collect();
         let there = queues.iter().any(|queue| around.transmit.iter().any(|t| t.number == *queue));
+        // Guard: `sends.iter().any(|queue| queues.contains(queue))` as `false` fails
+        // check::tests::nothing_is_off
         if sends.is_empty() || !there || sends.iter().any(|queue| queues.contains(queue)) {
             continue;
         }

@@ -14,8 +14,10 @@ pub(super) fn judge(checked: &Checked, causes: &mut Causes) -> usize {
     let mut known = 0;
     for (number, seen) in checked.taken.seen.iter().enumerate() {
         let cpus = cache.entry(seen.flow).or_insert_with(|| sockets.thread_cpus(&seen.flow));
+        // Guard: `sockets.watched(&seen.flow, seen.at)` as `true` fails check::tests::threads_elsewhere
         let Some(cpus) = cpus.as_ref().filter(|_| sockets.watched(&seen.flow, seen.at)) else { continue };
         known += 1;
+        // Guard: `cpus.contains(&seen.cpu)` as `false` fails check::tests::threads_elsewhere
         if cpus.contains(&seen.cpu) || causes.is_off(number) {
             continue;
         }

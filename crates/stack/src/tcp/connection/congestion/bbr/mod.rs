@@ -312,6 +312,7 @@ impl Bbr {
             return;
         }
         self.full_bw_count += 1;
+        // Guard: `self.full_bw_count >= 3` as `false` fails bbr::tests::startup_ends bbr::tests::the_states
         self.full_bw_now = self.full_bw_count >= 3;
         self.full_bw_reached |= self.full_bw_now;
     }

@@ -42,6 +42,7 @@ impl Pace {
     }
 
     pub(super) fn set_rate(&mut self, rate: u64) {
+        // Guard: `rate.max(LEAST_RATE)` as `rate.max(1)` fails pace::tests::no_rate
         self.rate = rate.max(LEAST_RATE);
     }
 
@@ -58,10 +59,12 @@ impl Pace {
     /// Until when nothing may be sent; `None` if a burst is under way or begins now.
     pub(super) fn held_until(&mut self, now: Time) -> Option<Time> {
         if self.burst == 0 {
+            // Guard: `self.next_send_time > now` as `false` fails pace::tests::as_much pace::tests::idleness
             if self.next_send_time > now {
                 return Some(self.next_send_time);
             }
             self.burst = self.quantum;
+            // Guard: `now - self.time_of(self.quantum)` as `Time::ZERO` fails pace::tests::idleness
             self.next_send_time = self.next_send_time.max(now - self.time_of(self.quantum));
         }
         None

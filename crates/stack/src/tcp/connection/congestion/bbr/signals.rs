@@ -125,6 +125,8 @@ impl Bbr {
     pub(super) fn update_congestion_signals(&mut self, at: &At, rs: &RateSample) {
         self.update_round(rs);
         // UpdateMaxBw (§5.5.5): a sample of a sender that had nothing to send is a lower bound.
+        // Guard: `rs.delivery_rate >= self.max_bw.get() || !rs.is_app_limited` as `true` fails
+        // bbr::tests::nothing_to_send bbr::tests::the_model
         if rs.delivery_rate > 0 && (rs.delivery_rate >= self.max_bw.get() || !rs.is_app_limited) {
             self.max_bw.update(rs.delivery_rate);
         }
@@ -195,6 +197,7 @@ impl Bbr {
             is_app_limited: p.is_app_limited,
             ..RateSample::default()
         };
+        // Guard: `rs.is_inflight_too_high(at)` as `false` fails bbr::tests::a_probe_that_loses_much
         if rs.is_inflight_too_high(at) {
             rs.tx_in_flight = inflight_at_loss(&rs, u64::from(p.size));
             self.handle_inflight_too_high(at, &rs);
