@@ -77,18 +77,18 @@ impl Instruments {
         self.run_with(builder, (host, recorders), |listener, handle| listener.serve(handle, name))
     }
 
-    /// The same for a load that is changed while it runs, by `turn`.
+    /// The same for a load that is changed while it runs, by `change`.
     pub(crate) fn run_changeable<F>(
         &self,
         builder: Builder,
         name: &str,
         recorded: (usize, Recorders),
-        turn: F,
+        change: F,
     ) -> anyhow::Result<Looked>
     where
         F: Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync + 'static,
     {
-        self.run_with(builder, recorded, |listener, handle| listener.serve_load(handle, name, turn))
+        self.run_with(builder, recorded, |listener, handle| listener.serve_load(handle, name, change))
     }
 
     fn run_with(

@@ -36,6 +36,7 @@ mod load_http_via;
 mod load_memcached;
 mod load_schema;
 mod load_serve;
+mod load_set;
 mod load_target;
 mod load_tcp;
 mod load_ws;

@@ -28,6 +28,7 @@
 mod answer;
 mod beside;
 mod book;
+mod changer;
 pub mod check;
 mod choice;
 mod client;
@@ -74,8 +75,8 @@ mod tunnel;
 pub mod url;
 pub mod via;
 mod way;
-mod wheel;
 
+pub use changer::HttpChanger;
 pub use check::Checks;
 pub use choice::Think;
 pub use directions::{ConnectTo, Directions, Resolve};
@@ -87,4 +88,3 @@ pub use proxy::{Proxy, ProxyKind};
 pub use run::{HttpLoad, HttpOptions, HttpOutcome};
 pub use url::{BadUrl, Url};
 pub use via::Via;
-pub use wheel::HttpWheel;

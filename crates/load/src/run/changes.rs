@@ -68,8 +68,8 @@ pub enum Unchanged {
     #[error("this load replays recorded times, which are not changed while it runs")]
     Recorded,
     /// Streams have their next moments already.
-    #[error("a load of HTTP/2 cannot be changed while it runs")]
-    Http2,
+    #[error("a load of HTTP/2 or HTTP/3 cannot be changed while it runs")]
+    Streams,
     /// Others make the rest of it.
     #[error("this load is a part of a run of several agents, which is not changed while it runs")]
     Part,

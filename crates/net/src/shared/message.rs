@@ -22,7 +22,7 @@ pub(crate) enum Message {
         /// The host.
         host: usize,
         /// What.
-        event: LaneEvent,
+        event: Box<LaneEvent>,
     },
     /// The link of an interface is back: say so on it.
     LinkUp {

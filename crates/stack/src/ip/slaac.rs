@@ -26,7 +26,7 @@ const IDENTIFIERS: u8 = 4;
 const IDENTIFIER: u8 = 64;
 
 /// An address that was made.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Made {
     interface: u8,
     prefix: Prefix,

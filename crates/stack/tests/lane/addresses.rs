@@ -127,7 +127,7 @@ fn stable_identifiers_tell_nothing_and_give_way() {
             target,
             options: NdpOptions { target: Some([2, 0, 0, 0, 0, 9].into_mac()), ..NdpOptions::default() },
         };
-        let f = frame(&mut net, &ndp(target, ALL_NODES, &theirs));
+        let f = frame(&net, &ndp(target, ALL_NODES, &theirs));
         net.b.input(net.now, &net.pool, f);
         (0..3).for_each(|_| net.b.settle(net.now, &net.pool));
         let all = sources(&net);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use flowlane::control::{self, LoadRequest, LoadView, VERSION};
-use flowlane_load::http::HttpWheel;
+use flowlane_load::http::HttpChanger;
 use flowlane_load::{Change, Unchanged};
 
 use crate::commands::instance;
@@ -54,15 +54,19 @@ impl Set {
     }
 }
 
-/// What the control socket of a load of HTTP does when it is asked.
-pub(super) fn turning(wheel: HttpWheel) -> impl Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync {
+/// What the control socket of a load of HTTP does when it is asked; without what changes it, the load is a run of a search.
+pub(super) fn changing(
+    changer: Option<HttpChanger>,
+) -> impl Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync {
     move |asked| {
+        let changer =
+            changer.as_ref().ok_or("this load searches for the highest rate: it sets the rates itself")?;
         let change = match asked {
             LoadRequest::Rate(rate) => Change::Rate(*rate),
             LoadRequest::Pause => Change::Pause,
             LoadRequest::Resume => Change::Resume,
         };
-        let told = wheel.turn(change).map_err(|why| why.to_string())?;
+        let told = changer.change(change).map_err(|why| why.to_string())?;
         let (at_seconds, words) = (told.at.as_secs_f64(), told.to_string());
         Ok(LoadView { version: VERSION, at_seconds, rate: told.rate, paused: told.paused, words })
     }

@@ -385,15 +385,7 @@ impl Plan {
             if a.addr.is_empty() {
                 bail!("--addr: {link} needs addresses of our own, as 10.11.2.1/24, or dhcp");
             }
-            let addresses = address::on_link(&fixed)?;
-            check_addresses(&addresses)?;
-            let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
-            let all: Vec<Prefix> = addresses.iter().chain(inside).copied().collect();
-            check_tunnels(&a.tunnel, &all)?;
-            check_gateways(&a.gateway, &all)?;
-            check_asked(&asked, &a, &link)?;
-            a.discovery.check(&addresses, asked.family(false))?;
-            addresses
+            addresses_on(&link, &a, &fixed, &asked)?
         };
         check_values(&a)?;
         a.instruments.check(link.is_kernel())?;
@@ -596,6 +588,24 @@ fn check_records(service: Service, a: &Arguments) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// The addresses of a host on a link of ours.
+fn addresses_on(
+    link: &LinkSpec,
+    a: &Arguments,
+    fixed: &[Address],
+    asked: &Asked,
+) -> anyhow::Result<Vec<Prefix>> {
+    let addresses = address::on_link(fixed)?;
+    check_addresses(&addresses)?;
+    let inside = a.tunnel.iter().flat_map(|t| &t.0.addresses);
+    let all: Vec<Prefix> = addresses.iter().chain(inside).copied().collect();
+    check_tunnels(&a.tunnel, &all)?;
+    check_gateways(&a.gateway, &all)?;
+    check_asked(asked, a, link)?;
+    a.discovery.check(&addresses, asked.family(false))?;
+    Ok(addresses)
 }
 
 /// Refuses to ask others for an address where nobody could answer, and what contradicts the question.

@@ -10,7 +10,9 @@ use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpS
 use flowlane_http::h1::{Event, Limits, RequestReader};
 use flowlane_http::server::{Options, Server};
 use flowlane_load::Phase;
-use flowlane_load::http::{HttpLoad, HttpOptions, HttpOutcome, HttpWheel, Pace, Plan, Pool, Request, Target};
+use flowlane_load::http::{
+    HttpChanger, HttpLoad, HttpOptions, HttpOutcome, Pace, Plan, Pool, Request, Target,
+};
 use flowlane_load::report::{About, PoolAbout, Run, join};
 use flowlane_load::timeline;
 
@@ -107,10 +109,10 @@ pub(crate) fn run_on_ours(plan: Plan) -> Ran {
     start_on(1, plan, main, Duration::ZERO, |_, _| true)
 }
 
-/// The same, where a load is changed while it runs: `turn` is called twenty times a second.
-pub(crate) fn run_turned(workers: usize, plan: Plan, server: &Serve, turn: impl Fn(&HttpWheel)) -> Ran {
-    start_on(workers, plan, listening(server), Duration::ZERO, |_, wheel| {
-        turn(wheel);
+/// The same, where a load is changed while it runs: `change` is called twenty times a second.
+pub(crate) fn run_turned(workers: usize, plan: Plan, server: &Serve, change: impl Fn(&HttpChanger)) -> Ran {
+    start_on(workers, plan, listening(server), Duration::ZERO, |_, changer| {
+        change(changer);
         true
     })
 }
@@ -140,7 +142,7 @@ fn start_on<F, R>(
     plan: Plan,
     listen: F,
     slack: Duration,
-    go_on: impl Fn(u64, &HttpWheel) -> bool,
+    go_on: impl Fn(u64, &HttpChanger) -> bool,
 ) -> Ran
 where
     F: Fn() -> R + Send + Sync + 'static,
@@ -164,8 +166,8 @@ where
     let here = builder.host(here.interface(Interface { claimed, ..on("10.0.0.2/8") }));
     builder.pair((there, 0), (here, 0), PairConfig::default());
     let runtime = builder.start().unwrap();
-    let (asked, wheel) = (AtomicU64::new(0), load.wheel());
-    let mut outcome = load.wait(ms(50), || go_on(asked.fetch_add(1, Ordering::Relaxed), &wheel));
+    let (asked, changer) = (AtomicU64::new(0), load.changer());
+    let mut outcome = load.wait(ms(50), || go_on(asked.fetch_add(1, Ordering::Relaxed), &changer));
     let server = runtime.stop();
     let about = About {
         elapsed: outcome.elapsed,

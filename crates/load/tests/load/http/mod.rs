@@ -1,5 +1,6 @@
 //! The HTTP generator against servers made by hand, in one process over the pair link: good ones and bad ones.
 
+mod changer;
 mod counts;
 mod data;
 mod early;
@@ -18,4 +19,3 @@ mod redirects;
 mod replay;
 mod scale;
 mod stall;
-mod wheel;

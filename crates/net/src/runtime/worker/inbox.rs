@@ -33,7 +33,7 @@ impl Worker {
                     self.run_elsewhere(lane, ready);
                 }
             }
-            Message::Event { host, event } => self.tell_lanes(host, event, None),
+            Message::Event { host, event } => self.tell_lanes(host, *event, None),
             Message::LinkUp { host, interface } => self.link_up(host, interface),
             Message::Close { lane, socket } => match self.lanes.touch(lane) {
                 Some(slot) => slot.close(self.now, &self.frames, socket),

@@ -90,7 +90,7 @@ impl Worker {
             self.addresses_changed(h, lane, &event);
             self.tell_lanes(h, event, Some(lane));
             for other in (0..self.netisr.workers()).filter(|w| *w != self.index) {
-                self.shared.send(other, Message::Event { host: h, event });
+                self.shared.send(other, Message::Event { host: h, event: Box::new(event) });
             }
         }
         left

@@ -149,7 +149,7 @@ impl Http {
         let load = HttpLoad::new(plan.clone(), options)?;
         let before = Usage::now();
         let (started, begun) = (SystemTime::now(), Instant::now());
-        let (runtime, host) = self.place.start(plan, rss, &load)?;
+        let (runtime, host) = self.place.start(plan, rss, &load, watch.is_some())?;
         if let Some(watch) = &mut watch {
             watch.serve(runtime.handle(), "load http")?;
         }

@@ -15,7 +15,7 @@ use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 use super::super::home::Home;
 use super::super::near::FEW_FRAMES;
 use super::super::reach::WaitOption;
-use super::super::set::turning;
+use super::super::set::changing;
 use super::super::side::{Side, Ways};
 use crate::address;
 use crate::fast_open;
@@ -258,12 +258,14 @@ impl Place {
         crate::commands::load::near::more_descriptors(connections, "connections (-c)")
     }
 
-    /// Opens the link and starts the host that runs the load in every lane. Returns the run and the host's number.
+    /// Opens the link and starts the host that runs the load in every lane; `may_change`: others may change it while it runs. Returns the run
+    /// and the host's number.
     pub(super) fn start(
         &self,
         plan: &Plan,
         rss: &Arc<Rss>,
         load: &HttpLoad,
+        may_change: bool,
     ) -> anyhow::Result<(Looked, usize)> {
         let connections: usize = plan.pools.iter().map(|p| p.connections).sum();
         let io =
@@ -314,7 +316,7 @@ impl Place {
                 builder,
                 "load http",
                 (host, recorders),
-                turning(load.wheel()),
+                changing(may_change.then(|| load.changer())),
             )?,
             host,
         ))

@@ -25,7 +25,8 @@ fn a_paused_and_faster_load_sends_what_its_changes_say() {
     let server = good(&heard, |_, _, _| ok(b"hello"));
     let plan = plan(Pool { connections: 8, pace: rate(1000.0), ..pool() }, ms(3000));
     let (next, changes) = (Cell::new(0), [Change::Pause, Change::Rate(2000.0), Change::Resume]);
-    let ran = run_turned(2, plan, &server, |wheel| in_turn(&changes, |change| wheel.turn(change), &next));
+    let ran =
+        run_turned(2, plan, &server, |changer| in_turn(&changes, |change| changer.change(change), &next));
     assert_eq!(ran.outcome.failure, None);
     let [paused, faster, resumed] = ran.outcome.changes[..] else { panic!("{:?}", ran.outcome.changes) };
     assert_eq!((paused.paused, faster.paused, resumed.paused, resumed.rate), (true, true, false, 2000.0));
@@ -40,12 +41,12 @@ fn a_paused_and_faster_load_sends_what_its_changes_say() {
 fn what_has_no_schedule_of_its_own_is_not_changed() {
     let closed = Pool { pace: Pace::Closed, ..pool() };
     let http2 = Pool { version: Version::Http2 { streams: 4 }, pace: rate(10.0), ..pool() };
-    for (pool, why) in [(closed, Unchanged::Closed), (http2, Unchanged::Http2)] {
+    for (pool, why) in [(closed, Unchanged::Closed), (http2, Unchanged::Streams)] {
         let heard = Arc::new(Heard::default());
         let server = good(&heard, |_, _, _| ok(b"hello"));
         let seen = RefCell::new(Vec::new());
-        let ran = run_turned(1, plan(Pool { connections: 1, ..pool }, ms(300)), &server, |wheel| {
-            seen.borrow_mut().push(wheel.turn(Change::Rate(5.0)));
+        let ran = run_turned(1, plan(Pool { connections: 1, ..pool }, ms(300)), &server, |changer| {
+            seen.borrow_mut().push(changer.change(Change::Rate(5.0)));
         });
         assert!(
             !seen.borrow().is_empty() && seen.borrow().iter().all(|s| *s == Err(why.clone())),

@@ -9,22 +9,22 @@ use crate::run::changes::{Change, Changed, Course, Unchanged};
 
 /// Changes a load while it runs, from any thread.
 #[derive(Debug, Clone)]
-pub struct HttpWheel(Arc<Common>);
+pub struct HttpChanger(Arc<Common>);
 
 impl HttpLoad {
     /// What changes it while it runs.
     #[must_use]
-    pub fn wheel(&self) -> HttpWheel {
-        HttpWheel(self.common.clone())
+    pub fn changer(&self) -> HttpChanger {
+        HttpChanger(self.common.clone())
     }
 }
 
-impl HttpWheel {
+impl HttpChanger {
     /// Changes it in all lanes at one moment, which is returned: it is 200 ms ahead.
     ///
     /// # Errors
     /// Why it cannot be changed.
-    pub fn turn(&self, change: Change) -> Result<Changed, Unchanged> {
+    pub fn change(&self, change: Change) -> Result<Changed, Unchanged> {
         let Common { plan, gate, .. } = &*self.0;
         let rate = changeable(plan, change)?;
         if gate.is_held() {
@@ -49,8 +49,8 @@ fn changeable(plan: &Plan, change: Change) -> Result<f64, Unchanged> {
             return Err(Unchanged::Recorded);
         }
         let Pace::Rate { per_second, .. } = pool.pace else { return Err(Unchanged::Closed) };
-        if matches!(pool.version, Version::Http2 { .. }) {
-            return Err(Unchanged::Http2);
+        if matches!(pool.version, Version::Http2 { .. } | Version::Http3 { .. }) {
+            return Err(Unchanged::Streams);
         }
         rates.push(per_second);
     }

@@ -1,0 +1,110 @@
+//! `load set`: a load is changed while it runs.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use flowlane_testnet::{Program, eventually, free_port};
+use serde_json::Value;
+
+fn flowlane(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// A server, and a load of it with a control socket of its own.
+struct Loaded {
+    _server: Program,
+    load: Program,
+    control: PathBuf,
+}
+
+impl Loaded {
+    fn start(name: &str, options: &str) -> Self {
+        let port = free_port();
+        let server = flowlane(&format!("serve http --port {port} --workers 1 --no-pin"));
+        let server = Program::ready(server, " port ");
+        let control = std::env::temp_dir().join(format!("flowlane-set-{name}-{}.sock", std::process::id()));
+        let load = format!(
+            "load http http://127.0.0.1:{port}/ --no-pin --json {options} --control {}",
+            control.display()
+        );
+        Self { _server: server, load: Program::start(flowlane(&load)), control }
+    }
+
+    fn set(&self, change: &str) -> Output {
+        flowlane(&format!("load set {change} --control {}", self.control.display())).output().unwrap()
+    }
+
+    /// The moment that it says, seconds.
+    fn changed(&self, change: &str, words: &str) -> f64 {
+        let output = self.set(change);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && said.ends_with(&format!(" s: {words}\n")), "{change}: {said}");
+        said["at ".len()..said.find(" s: ").unwrap()].parse().unwrap()
+    }
+
+    /// Refuses in one line.
+    fn refused(&self, change: &str, words: &str) {
+        let output = self.set(change);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{change}: {said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{change}: {said}");
+    }
+
+    fn has_begun(&self) {
+        eventually("the load begins", || {
+            !String::from_utf8(self.set("nothing").stderr).unwrap().is_empty() && self.control.exists()
+        });
+        eventually("its connections stand", || {
+            let said = String::from_utf8(self.set("resume").stderr).unwrap();
+            !said.contains("not begun") && !said.contains("No such file") && !said.contains("refused")
+        });
+    }
+}
+
+/// What was due is what the rates and the moments that were said make of it, to the request.
+#[test]
+fn a_rate_is_changed_and_a_load_is_paused() {
+    let loaded = Loaded::start("rate", "-c 4 -r 500 -d 5s");
+    loaded.has_begun();
+    let faster = loaded.changed("rate=1k", "rate 1000/s");
+    let paused = loaded.changed("pause", "paused");
+    loaded.refused("pause", "paused already");
+    let slow = loaded.changed("rate=200", "rate 200/s once it is resumed");
+    let resumed = loaded.changed("resume", "resumed at 200/s");
+    loaded.refused("resume", "not paused");
+    for (wrong, words) in [("rate=0", "pause"), ("rate=fast", "rate"), ("slower", "known are rate=N")] {
+        loaded.refused(wrong, words);
+    }
+    assert!(faster <= paused && paused <= slow && slow <= resumed);
+    let ended = loaded.load.end();
+    let report: Value = serde_json::from_str(&ended.printed).unwrap();
+    let changes = report["setup"]["more"]["changes"].as_str().unwrap();
+    assert_eq!(changes.split("; ").count(), 4, "{changes}");
+    let counts = &report["total"]["counts"];
+    let count = |name: &str| counts[name].as_u64().unwrap();
+    assert_eq!((count("failed"), count("answered")), (0, count("sent")), "{report}");
+    let due = 500.0 * faster + 1000.0 * (paused - faster) + 200.0 * (5.0 - resumed);
+    let were = (count("sent") + count("unsent")) as f64;
+    // The moments are said to the millisecond.
+    assert!((were - due).abs() <= 4.0, "{were} were due, not {due}: {changes}");
+}
+
+#[test]
+fn what_cannot_be_changed_says_why() {
+    for (name, options, words) in [
+        ("closed", "-c 2 -d 4s", "closed loop"),
+        ("streams", "-c 1 --http2 2 -r 100 -d 4s", "HTTP/2"),
+        ("search", "-c 2 --find-rate p99<1s --between 100..200 -d 4s", "sets the rates itself"),
+    ] {
+        let loaded = Loaded::start(name, options);
+        eventually("it can be asked", || {
+            let said = String::from_utf8(loaded.set("rate=10").stderr).unwrap();
+            said.contains(words)
+        });
+        loaded.refused("rate=10", words);
+        loaded.load.signal(rustix::process::Signal::INT);
+        drop(loaded.load.end());
+    }
+}
