@@ -21,7 +21,6 @@ const BRIEF: &[Brief] = &[
             ("method", "Request method"),
             ("header", "'Name: value', may be repeated"),
             ("http2", "HTTP/2, with so many streams a connection"),
-            ("http3", "HTTP/3, as many"),
             ("scenario", "Several targets, phases and pools"),
             ("fail", "Exit code 1 if this holds: 'p99 > 20ms'"),
             ("html", "Page with plots"),

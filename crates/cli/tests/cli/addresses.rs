@@ -89,9 +89,13 @@ impl Site {
             for _ in 0..32 {
                 let any = if address.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
                 let socket = UdpSocket::bind(any).unwrap();
-                socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-                socket.send_to(b"there?", address).unwrap();
-                assert_eq!(socket.recv(&mut [0; 16]).unwrap(), 6);
+                socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+                // A lane that has not heard of the address yet drops what comes.
+                let answered = (0..40).any(|_| {
+                    socket.send_to(b"there?", address).unwrap();
+                    socket.recv(&mut [0; 16]).is_ok_and(|n| n == 6)
+                });
+                assert!(answered, "{address} does not answer");
             }
         };
         self.far.run(ask).unwrap();

@@ -281,6 +281,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("replay-host", "load_http_replay"),
     ("web", "web"),
     ("control", "load_http"),
+    ("congestion", "congestion"),
+    ("http3", "load_http_h3"),
     ("top-flows", "load_http"),
     ("ipfix", "load_serve"),
     ("flow-log", "load_serve"),

@@ -226,7 +226,10 @@ fn it_is_stopped_in_order() {
             assert_eq!(ask(&mut other, Method::GET, "/size/5", b"").await.0, 200);
             server.program.signal(Signal::INT);
         };
-        tokio::join!(asking, stopping).0
+        let answer = tokio::join!(asking, stopping).0;
+        // The server closes the connection once its answers are acknowledged.
+        client.wait_idle().await;
+        answer
     });
     assert_eq!((ends.0, ends.2.len()), (200, 5), "what has begun is answered");
     let ended = server.program.end();

@@ -3,7 +3,7 @@
 //! [`Host::dhcp`](crate::Host::dhcp) and [`Host::slaac`](crate::Host::slaac) ask for them. The client of DHCP is in the lane of bucket 0
 //! (`client.rs`, a state machine without I/O; `message.rs`, its messages); its task is the
 //! runtime's. The stack makes addresses of prefixes
-//! itself. Every lane gets an address by an event of the stack, and the list of all is here ([`Addresses`]).
+//! itself. Every lane gets an address by an event of the stack, and the list of all is here (`Addresses`).
 //!
 //! Not supported: DHCPv6 and what a router says of it; classless static routes (RFC 3442); DHCP on an interface that is not Ethernet.
 

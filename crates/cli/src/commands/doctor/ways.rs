@@ -57,6 +57,7 @@ static WAYS: &[Way] = &[
             "compare",
             "load agent",
             "load compare",
+            "load set",
             "stat",
             "top",
             "lanes",
