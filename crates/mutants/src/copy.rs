@@ -48,8 +48,11 @@ fn versioned(manifest: &str, lock: &str) -> Option<(String, String)> {
     let (old, _) = rest.split_once("version = \"")?.1.split_once('"')?;
     let (front, patch) = old.rsplit_once('.')?;
     let line = |version: &str| format!("version = \"{version}\"");
-    let (old, new) = (line(old), line(&format!("{front}.{}", patch.parse::<u32>().ok()? + 1000)));
-    let manifest = format!("{head}[workspace.package]{}", rest.replacen(&old, &new, 1));
+    let new = format!("{front}.{}", patch.parse::<u32>().ok()? + 1000);
+    let manifest = format!("{head}[workspace.package]{}", rest.replacen(&line(old), &line(&new), 1));
+    // Crates of one release ask for one another exactly.
+    let manifest = manifest.replace(&format!("\"={old}\""), &format!("\"={new}\""));
+    let (old, new) = (line(old), line(&new));
     // What has no source is in the workspace.
     let packages = lock.split("[[package]]").map(|package| match package.contains("source = ") {
         true => package.to_owned(),
@@ -203,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_copy_has_a_version_of_its_own() {
-        let manifest = "[workspace]\n[workspace.package]\nversion = \"0.1.7\"\n[workspace.dependencies]\na = \"0.1.7\"\n";
+        let manifest = "[workspace]\n[workspace.package]\nversion = \"0.1.7\"\n[workspace.dependencies]\na = \"0.1.7\"\nb = \"=0.1.7\"\n";
         let other = "[[package]]\nname = \"b\"\nversion = \"0.1.7\"\nsource = \"registry\"\n";
         let lock = format!("version = 4\n[[package]]\nname = \"a\"\nversion = \"0.1.7\"\n{other}");
         let (manifest, lock) = versioned(manifest, &lock).expect("a version");
@@ -211,6 +214,7 @@ mod tests {
             manifest.contains("version = \"0.1.1007\"") && manifest.contains("a = \"0.1.7\""),
             "{manifest}"
         );
+        assert!(manifest.ends_with("b = \"=0.1.1007\"\n"), "{manifest}");
         assert_eq!(lock, format!("version = 4\n[[package]]\nname = \"a\"\nversion = \"0.1.1007\"\n{other}"));
         assert_eq!(versioned("[workspace]\n", ""), None);
     }

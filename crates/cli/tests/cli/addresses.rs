@@ -137,6 +137,7 @@ fn addresses_by_dhcp_and_by_slaac_together() {
 }
 
 /// RFC 2131 section 4.4.1: somebody has the address that the server gives.
+// Long: after it has declined an address a client waits ten seconds (RFC 2131 §3.1).
 #[test]
 fn an_address_that_somebody_has_is_declined() {
     let Some(site) = Site::new("c") else { return };

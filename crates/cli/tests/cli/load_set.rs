@@ -64,6 +64,7 @@ impl Loaded {
 }
 
 /// What was due is what the rates and the moments that were said make of it, to the request.
+// Long: a run of five seconds in which four changes have their place.
 #[test]
 fn a_rate_is_changed_and_a_load_is_paused() {
     let loaded = Loaded::start("rate", "-c 4 -r 500 -d 5s");

@@ -110,6 +110,7 @@ fn only_its_own_names_lead_to_the_metrics() {
     assert!(at(&format!("Host: localhost:{port}\r\n")).starts_with("HTTP/1.1 200"));
 }
 
+// Long: silent peers are closed when the time of a request is over.
 #[test]
 fn nothing_else_is_served_and_peers_that_do_not_finish_are_cut_off() {
     let service = Service::start("limits");

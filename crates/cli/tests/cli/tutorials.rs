@@ -151,16 +151,19 @@ fn a_load_test_that_can_be_trusted() {
     follow("tutorials/load-test.md", &[]);
 }
 
+// Long: the page is followed as it stands, and its runs have the lengths that it says.
 #[test]
 fn my_card_is_unbalanced() {
     follow("tutorials/card.md", &[]);
 }
 
+// Long: the page is followed as it stands, and its runs have the lengths that it says.
 #[test]
 fn two_machines_on_one() {
     follow("tutorials/two-machines.md", &[]);
 }
 
+// Long: the page is followed as it stands, and its runs have the lengths that it says.
 #[test]
 fn what_the_page_of_peers_says_of_us() {
     follow("peers.md", &[]);

@@ -46,6 +46,7 @@ fn by_lane(report: &Value) -> Vec<u64> {
 }
 
 /// Three agents make exactly the run that was asked for, of each kind: what the service has counted is what they report, and each has its third.
+// Long: every kind of load has a run of two seconds by agents.
 #[test]
 fn three_agents_make_one_run_of_each_kind() {
     let Some(nats) = Nats::start(&[]) else { return };

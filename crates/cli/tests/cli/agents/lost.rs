@@ -68,6 +68,7 @@ fn an_agent_that_is_killed_is_named_and_the_run_fails() {
     assert_eq!(agents[1]["sent"], 0);
 }
 
+// Long: an agent is missed after a time of silence, and the others go on to the end.
 #[test]
 fn the_others_go_on_without_a_paused_agent_if_that_is_wanted() {
     let Some(run) = Run::begun("6s", &["--agent-loss", "go-on"]) else { return };
@@ -79,6 +80,7 @@ fn the_others_go_on_without_a_paused_agent_if_that_is_wanted() {
     assert!(agents[1]["fault"].as_str().is_some_and(|f| f.contains("not answered")), "{agents:?}");
 }
 
+// Long: an agent is missed after a time of silence, and the others go on to the end.
 #[test]
 fn the_others_take_the_rate_of_a_killed_agent_if_that_is_wanted() {
     let Some(run) = Run::begun("6s", &["--agent-loss", "share", "--agent-timeout", "1s"]) else { return };

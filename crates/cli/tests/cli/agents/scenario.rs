@@ -42,6 +42,7 @@ fn counts(report: &Value, of: &str) -> Vec<(String, u64)> {
 }
 
 /// A scenario names its agents, and these together send what one generator with as many lanes does: pool by pool and request by request.
+// Long: every kind of scenario is run twice, by agents and by one generator.
 #[test]
 fn a_scenario_is_made_by_the_agents_that_it_names() {
     let Some(nats) = Nats::start(&[]) else { return };

@@ -320,16 +320,19 @@ fn check_schedules(protocol: Protocol) {
     }
 }
 
+// Long: every schedule has a run, compared with what the server knows.
 #[test]
 fn closed_loops() {
     check_all(Pace::Closed, Protocol::Http);
 }
 
+// Long: every schedule has a run, compared with what the server knows.
 #[test]
 fn even_open_loops() {
     check_all(Pace::Rate { per_second: 400.0, poisson: false }, Protocol::Http);
 }
 
+// Long: every schedule has a run, compared with what the server knows.
 #[test]
 fn poisson_open_loops() {
     check_all(Pace::Rate { per_second: 400.0, poisson: true }, Protocol::Http);
