@@ -207,11 +207,13 @@ mod tests {
 
     #[test]
     fn what_needs_a_table_or_is_cut_is_refused() {
-        let bad: [&[u8]; 9] = [
+        let bad: [&[u8]; 10] = [
             &[],
             &[0],
             // RFC 9204 §B.2: entries of the dynamic table are needed.
             &[0x03, 0x81, 0x10, 0x11],
+            // They are said to be needed, and none is named.
+            &[0x03, 0x81, 0xc0 | 25],
             // An entry of the dynamic table, by index, by name, and behind the base.
             &[0, 0, 0x80],
             &[0, 0, 0x40, 0],
