@@ -24,12 +24,15 @@ impl Reserve {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more belongs to it, a duplicate of `of`.
+    /// One more belongs to it, a duplicate of `of`; owed if there is no descriptor for that, and only then.
     pub(super) fn grow(&self, of: BorrowedFd<'_>) {
-        let held = self.lock();
-        self.owed.fetch_add(1, Ordering::SeqCst);
-        drop(held);
-        self.fill(of);
+        let mut held = self.lock();
+        match of.try_clone_to_owned() {
+            Ok(one) => held.push(one),
+            Err(_) => {
+                self.owed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
     }
 
     /// Closes one, so that something can be opened in its place; [`fill`](Self::fill) is due after that. `false` if none is held.
@@ -98,5 +101,20 @@ mod tests {
         assert!(!reserve.open());
         reserve.fill(of.as_fd());
         assert_eq!(reserve.leaves(4, of.as_fd()).unwrap(), 4);
+    }
+
+    /// Lanes begin side by side: while one puts its descriptor into the reserve, the others open theirs.
+    #[test]
+    fn a_reserve_that_grows_takes_nobodys_descriptor() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        for _ in 0..500 {
+            let reserve = Reserve::default();
+            std::thread::scope(|scope| {
+                let growing = scope.spawn(|| (0..20).for_each(|_| reserve.grow(file.as_fd())));
+                while !growing.is_finished() {
+                    reserve.leaves((), file.as_fd()).unwrap();
+                }
+            });
+        }
     }
 }
