@@ -14,6 +14,7 @@
 
 #[cfg(feature = "net")]
 mod ending;
+mod fault;
 pub mod h1;
 pub mod h3;
 #[cfg(feature = "net")]

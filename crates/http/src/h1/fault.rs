@@ -1,40 +1,13 @@
-//! Faults of a message: a list with names, so that both sides can count them.
+//! Faults of a message of HTTP/1.
 
-macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident, $machine:literal, $text:literal, $status:literal;)+) => {
-        /// Why a message cannot be parsed. The connection cannot continue after a fault.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-        #[non_exhaustive]
-        pub enum Fault {
-            $($(#[$doc])* #[error($text)] $name,)+
-        }
-
-        impl Fault {
-            /// Every fault, in order of [`Fault::index`].
-            pub const ALL: [Self; [$($machine),+].len()] = [$(Self::$name),+];
-
-            /// Name for machines: lower case with hyphens.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => $machine,)+ }
-            }
-
-            /// The status with which a server answers a request that has this fault.
-            #[must_use]
-            pub fn status(self) -> u16 {
-                match self { $(Self::$name => $status,)+ }
-            }
-
-            /// Place in [`Fault::ALL`], to count by.
-            #[must_use]
-            pub fn index(self) -> usize {
-                self as usize
-            }
-        }
-    };
-}
+use crate::fault::faults;
 
 faults! {
+    /// Why a message cannot be parsed. The connection cannot continue after a fault.
+    pub enum Fault;
+    /// The status with which a server answers a request that has this fault.
+    pub fn status(self) -> u16;
+
     /// The head has more bytes than allowed (RFC 6585 §5).
     HeadTooLong, "head-too-long", "the head is longer than allowed", 431;
     /// The head has more fields than allowed (RFC 6585 §5).

@@ -1,40 +1,13 @@
-//! Faults of a connection or of a message, with their names and the code that the peer is told.
+//! Faults of a connection or a message of HTTP/3.
 
-macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident, $machine:literal, $text:literal, $code:literal;)+) => {
-        /// Why a stream cannot be understood.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
-        #[non_exhaustive]
-        pub enum Fault {
-            $($(#[$doc])* #[error($text)] $name,)+
-        }
-
-        impl Fault {
-            /// Every fault, in order of [`Fault::index`].
-            pub const ALL: [Self; [$($machine),+].len()] = [$(Self::$name),+];
-
-            /// Name for machines: lower case with hyphens.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$name => $machine,)+ }
-            }
-
-            /// The code of the error (RFC 9114 §8.1, RFC 9204 §6).
-            #[must_use]
-            pub fn code(self) -> u32 {
-                match self { $(Self::$name => $code,)+ }
-            }
-
-            /// Place in [`Fault::ALL`], to count by.
-            #[must_use]
-            pub fn index(self) -> usize {
-                self as usize
-            }
-        }
-    };
-}
+use crate::fault::faults;
 
 faults! {
+    /// Why a stream cannot be understood.
+    pub enum Fault;
+    /// The code of the error (RFC 9114 §8.1, RFC 9204 §6).
+    pub fn code(self) -> u32;
+
     /// A frame where it may not be (RFC 9114 §4.1, §7.2).
     FrameUnexpected, "frame-unexpected", "a frame is where it may not be", 0x105;
     /// A frame that ends before or behind its content, or is cut off by the end of its stream (RFC 9114 §7.1).
