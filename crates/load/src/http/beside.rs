@@ -34,7 +34,7 @@ use crate::run::moments::Moments;
 /// How often a request is sent again before it has failed, for a server that refuses all.
 pub(super) const MOST_AGAIN: u8 = 4;
 /// Pause after a failed connection attempt.
-pub(super) const HOLD: Duration = Duration::from_millis(10);
+const HOLD: Duration = Duration::from_millis(10);
 
 /// Where a connection goes.
 pub(super) type Route = Result<(Aimed, Connect), Unopened>;
@@ -170,9 +170,21 @@ impl Shared {
         self.common.gate.stopped() || clock() >= self.end
     }
 
+    /// A connection was not made, for want of time if nothing else is said: it is counted, and the next attempt waits, unless it is to another
+    /// address of the target.
+    pub(super) async fn not_made(&self, at: Option<Aimed>, now: u64, why: Option<Unopened>) {
+        let (kind, why) = match why {
+            Some(unopened) => (unopened.kind, unopened.why),
+            None => (ErrorKind::ConnectTimeout, "no connection in time".to_owned()),
+        };
+        if !self.not_connected(at, now, kind, why) {
+            flowlane::sleep(HOLD).await;
+        }
+    }
+
     /// A connection failed; whether another address of its target is tried at once, so that it is no failure of the run. Where nobody
     /// listens, the run ends with the first refusal.
-    pub(super) fn not_connected(&self, at: Option<Aimed>, now: u64, kind: ErrorKind, why: String) -> bool {
+    fn not_connected(&self, at: Option<Aimed>, now: u64, kind: ErrorKind, why: String) -> bool {
         let mut inner = self.lock();
         if at.is_some_and(|at| inner.routes.failed(at, kind)) {
             inner.connections_left = inner.connections_left.saturating_add(1);

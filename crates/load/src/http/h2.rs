@@ -21,7 +21,7 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::beside::{HOLD, Shared, within};
+use super::beside::{Shared, within};
 use super::check::{Checker, Wrong};
 use super::client::Client;
 use super::hop::is_redirect;
@@ -79,13 +79,7 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
                 (at.target, opened)
             }
             (at, failed) => {
-                let (kind, why) = match failed {
-                    Some(Err(unopened)) => (unopened.kind, unopened.why),
-                    _ => (ErrorKind::ConnectTimeout, "no connection in time".to_owned()),
-                };
-                if !shared.not_connected(at, now, kind, why) {
-                    flowlane::sleep(HOLD).await;
-                }
+                shared.not_made(at, now, failed.and_then(Result::err)).await;
                 continue;
             }
         };

@@ -27,7 +27,7 @@ use flowlane_http::quic::{Client, Event, Lost};
 use hyper::body::Bytes;
 use quinn_proto::{Dir, StreamId, VarInt, WriteError};
 
-use super::beside::{Before, Due, HOLD, MOST_AGAIN, Shared, within};
+use super::beside::{Before, Due, MOST_AGAIN, Shared, within};
 use super::open::{Aimed, unopened};
 use super::prepared::Third;
 use super::steps;
@@ -63,13 +63,7 @@ async fn connection(shared: Arc<Shared>) {
         let (at, client) = match made {
             (Some(at), Some(Ok(client))) => (at, client),
             (at, failed) => {
-                let (kind, why) = match failed {
-                    Some(Err(unopened)) => (unopened.kind, unopened.why),
-                    _ => (ErrorKind::ConnectTimeout, "no connection in time".to_owned()),
-                };
-                if !shared.not_connected(at, now, kind, why) {
-                    flowlane::sleep(HOLD).await;
-                }
+                shared.not_made(at, now, failed.and_then(Result::err)).await;
                 continue;
             }
         };
