@@ -14,6 +14,7 @@ use flowlane::capture::{CaptureOptions, CaptureStatus, Ended};
 use flowlane::control::{self, Control, ControlError, Listener, LoadRequest, LoadView};
 use flowlane::stats::Report;
 use flowlane::{Builder, Handle, Runtime, WatchFlows};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -33,6 +34,19 @@ pub(crate) struct Instruments {
     capture: Option<CaptureTo>,
     #[command(flatten)]
     pub(crate) records: RecordOptions,
+    #[arg(skip)]
+    kept: Kept,
+}
+
+/// The control socket of a command that has one runtime after the other.
+#[derive(Debug, Default)]
+struct Kept(OnceCell<Listener>);
+
+impl Clone for Kept {
+    /// Another command opens its own.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl Instruments {
@@ -51,8 +65,19 @@ impl Instruments {
         Ok(())
     }
 
+    /// Opens the control socket for as long as this lives: who asks between two runtimes is answered by the second.
+    pub(crate) fn keep_open(&self) -> anyhow::Result<()> {
+        if let Some(listener) = self.listen()? {
+            let _ = self.kept.0.set(listener);
+        }
+        Ok(())
+    }
+
     /// Opens the control socket, which answers once it is served.
     pub(crate) fn listen(&self) -> anyhow::Result<Option<Listener>> {
+        if let Some(kept) = self.kept.0.get() {
+            return Ok(Some(kept.try_clone()?));
+        }
         Ok(self.control.as_ref().map(|path| control::listen(path.as_deref())).transpose()?)
     }
 

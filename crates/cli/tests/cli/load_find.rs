@@ -255,6 +255,9 @@ fn what_makes_no_search_is_refused() {
         (&["--find-rate", "p99 < 20"], "it has no unit"),
         (&["--find-rate", "p99 < 20ms", "-r", "10"], "cannot be used with"),
         (&["--find-rate", "p99 < 20ms", "--fail", "errors > 0"], "cannot be used with"),
+        // There is one file, and there are many runs.
+        (&["--find-rate", "p99 < 20ms", "--link", "pair", "--capture", "x.pcapng"], "cannot be used with"),
+        (&["--find-rate", "p99 < 20ms", "--link", "pair", "--flow-log", "x.parquet"], "cannot be used with"),
         (&["--find-rate", "pool=x p99 < 20ms"], "pool"),
         (&["--between", "1..2"], "--find-rate"),
         (&["--find-rate", "p99 < 20ms", "--between", "2..1"], "above the second"),
@@ -269,6 +272,7 @@ fn what_makes_no_search_is_refused() {
         ("udp", "--discard", "cannot be used with"),
         ("udp", "--rate 5", "cannot be used with"),
         ("udp", "--ramp 5s", "cannot be used with"),
+        ("udp", "--capture x.pcapng", "cannot be used with"),
         ("tcp", "--mode echo", "only with --mode connect, not echo"),
         ("tcp", "--mode hold", "only with --mode connect, not hold"),
         ("tcp", "--mode connect --rate 5", "cannot be used with"),

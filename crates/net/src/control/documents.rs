@@ -34,7 +34,7 @@ pub type Answer = Result<Vec<u8>, String>;
 #[derive(Debug)]
 pub struct Documents {
     _server: Server,
-    file: SocketFile,
+    file: Arc<SocketFile>,
 }
 
 impl Documents {
@@ -51,11 +51,10 @@ impl Listener {
     /// # Errors
     /// [`ControlError::System`] when no thread can be had.
     pub fn serve_documents(
-        mut self,
+        self,
         answer: impl Fn(Query<'_>) -> Option<Answer> + Send + Sync + 'static,
     ) -> Result<Documents, ControlError> {
-        let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
-        let path = self.file.path().to_owned();
+        let (socket, path) = (self.socket, self.file.path().to_owned());
         let answer = Arc::new(answer);
         let start = |socket| -> io::Result<Server> {
             let respond = move |request| answered(request, answer.clone());

@@ -51,6 +51,7 @@ mod tests;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::mended;
 
@@ -130,7 +131,7 @@ pub fn listen_as(path: Option<&Path>, kind: &str) -> Result<Listener, ControlErr
         None => place::make_default(kind)?,
     };
     let (socket, file) = place::listen(&path)?;
-    Ok(Listener { socket: Some(socket), file })
+    Ok(Listener { socket, file: Arc::new(file) })
 }
 
 /// Opens the control socket of a switch: its name is in the file's, so two switches of one user have different names.
@@ -176,11 +177,11 @@ pub fn serve(path: Option<&Path>, handle: Handle, name: &str) -> Result<Control,
     listen(path)?.serve(handle, name)
 }
 
-/// A control socket that is open and does not answer yet. Dropping it removes the file.
+/// A control socket that is open and does not answer yet. The file is removed once it, its copies and what serves them are dropped.
 #[derive(Debug)]
 pub struct Listener {
-    socket: Option<std::os::unix::net::UnixListener>,
-    file: SocketFile,
+    socket: std::os::unix::net::UnixListener,
+    file: Arc<SocketFile>,
 }
 
 impl Listener {
@@ -188,6 +189,17 @@ impl Listener {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Another handle of the same socket, for a program that has one runtime after the other: who connects between two waits for the next.
+    ///
+    /// # Errors
+    /// [`ControlError::System`] without a free descriptor.
+    pub fn try_clone(&self) -> Result<Self, ControlError> {
+        match self.socket.try_clone() {
+            Ok(socket) => Ok(Self { socket, file: self.file.clone() }),
+            Err(source) => Err(ControlError::System { path: self.path().to_owned(), source }),
+        }
     }
 
     /// Starts to answer for a runtime. `name` says what kind of program this is.
@@ -203,28 +215,27 @@ impl Listener {
     ///
     /// # Errors
     /// [`ControlError::System`] when no thread can be had.
-    pub fn serve_with<F>(mut self, handle: Handle, name: &str, more: F) -> Result<Control, ControlError>
+    pub fn serve_with<F>(self, handle: Handle, name: &str, more: F) -> Result<Control, ControlError>
     where
         F: Fn() -> Additions + Send + Sync + 'static,
     {
-        let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
-        let path = self.file.path().to_owned();
-        Control::start(socket, self.file, handle, name, (Box::new(more), None))
-            .map_err(|source| ControlError::System { path, source })
+        self.start(handle, name, (Box::new(more), None))
     }
 
     /// As [`serve`](Self::serve), for a load that can be changed: `turn` does what `/v1/load` asks for, on a thread of the server's own.
     ///
     /// # Errors
     /// [`ControlError::System`] when no thread can be had.
-    pub fn serve_load<F>(mut self, handle: Handle, name: &str, turn: F) -> Result<Control, ControlError>
+    pub fn serve_load<F>(self, handle: Handle, name: &str, turn: F) -> Result<Control, ControlError>
     where
         F: Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync + 'static,
     {
-        let Some(socket) = self.socket.take() else { unreachable!("taken here only") };
-        let path = self.file.path().to_owned();
-        let own: server::Own = (Box::new(Additions::default), Some(Box::new(turn)));
-        Control::start(socket, self.file, handle, name, own)
+        self.start(handle, name, (Box::new(Additions::default), Some(Box::new(turn))))
+    }
+
+    fn start(self, handle: Handle, name: &str, own: server::Own) -> Result<Control, ControlError> {
+        let path = self.path().to_owned();
+        Control::start(self.socket, self.file, handle, name, own)
             .map_err(|source| ControlError::System { path, source })
     }
 }

@@ -31,13 +31,13 @@ const BODY: usize = 16 << 10;
 #[derive(Debug)]
 pub struct Control {
     _server: Server,
-    file: SocketFile,
+    file: Arc<SocketFile>,
 }
 
 impl Control {
     pub(super) fn start(
         socket: std::os::unix::net::UnixListener,
-        file: SocketFile,
+        file: Arc<SocketFile>,
         handle: Handle,
         name: &str,
         (more, turn): Own,

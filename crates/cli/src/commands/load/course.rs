@@ -209,6 +209,7 @@ pub(super) trait Load: Sized {
         let mut runs = Runs { load: &self, config, rss, clients, interrupt: &interrupt };
         if let Some(condition) = &course.find.find_rate {
             condition.check(&names).context("--find-rate")?;
+            course.near.instruments.keep_open()?;
             let what = (Self::NAME, vec![zone::show(course.target).to_string()]);
             return course.find.search(condition, what, &mut runs, &course.outputs, &interrupt);
         }

@@ -52,7 +52,7 @@ pub(super) struct Near {
     #[command(flatten)]
     pub(super) wait: WaitOption,
     #[command(flatten)]
-    instruments: Instruments,
+    pub(super) instruments: Instruments,
 }
 
 /// Parameters to start a host of the generator.

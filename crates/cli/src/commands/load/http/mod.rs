@@ -114,6 +114,7 @@ impl Http {
         let interrupt = Interrupt::listen()?;
         if let Some(condition) = &self.find.find_rate {
             condition.check(&names).context("--find-rate")?;
+            self.place.instruments.keep_open()?;
             let mut rates =
                 Rates { load: &self, plan: self.asked.of_a_search(plan), rss, interrupt: &interrupt };
             let about = ("load http", targets(&rates.plan.pools[0]));

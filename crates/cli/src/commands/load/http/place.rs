@@ -86,7 +86,7 @@ pub(super) struct Place {
     #[command(flatten)]
     pub(super) wait: WaitOption,
     #[command(flatten)]
-    instruments: Instruments,
+    pub(super) instruments: Instruments,
 }
 
 impl Place {

@@ -27,8 +27,8 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn new(now: Time, rate: u64, smss: u32) -> Self {
-        let mut pace =
-            Self { rate: rate.max(LEAST_RATE), quantum: 0, next_send_time: now, burst: 0, waits: false };
+        let mut pace = Self { rate: LEAST_RATE, quantum: 0, next_send_time: now, burst: 0, waits: false };
+        pace.set_rate(rate);
         pace.set_quantum(smss);
         pace
     }

@@ -126,7 +126,7 @@ impl Bbr {
         self.update_round(rs);
         // UpdateMaxBw (§5.5.5): a sample of a sender that had nothing to send is a lower bound.
         // Guard: `rs.delivery_rate >= self.max_bw.get() || !rs.is_app_limited` as `true` fails
-        // bbr::tests::nothing_to_send bbr::tests::the_model
+        // bbr::tests::low_samples_with_nothing_to_send
         if rs.delivery_rate > 0 && (rs.delivery_rate >= self.max_bw.get() || !rs.is_app_limited) {
             self.max_bw.update(rs.delivery_rate);
         }

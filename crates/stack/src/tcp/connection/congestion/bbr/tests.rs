@@ -242,6 +242,23 @@ fn nothing_to_send_says_nothing_of_the_path() {
     assert!(path.bbr.bw >= before * 95 / 100, "{} after {before}", path.bbr.bw);
 }
 
+/// §5.5.5: a cycle in which all samples are of a sender that had nothing to send forgets nothing of the cycle before.
+#[test]
+fn low_samples_with_nothing_to_send_do_not_enter_the_filter() {
+    let at = at(Time::from_secs(1), 10 * SMSS, 0, 10 * SMSS);
+    let mut bbr = Bbr::new(&at, 40_000, 12_345);
+    let sample =
+        |delivery_rate, is_app_limited| RateSample { delivery_rate, is_app_limited, ..RateSample::default() };
+    bbr.update_congestion_signals(&at, &sample(RATE, false));
+    bbr.max_bw.advance();
+    bbr.update_congestion_signals(&at, &sample(10, true));
+    bbr.max_bw.advance();
+    assert_eq!(bbr.max_bw.get(), RATE);
+    // One that is higher counts all the same.
+    bbr.update_congestion_signals(&at, &sample(RATE + 1, true));
+    assert_eq!(bbr.max_bw.get(), RATE + 1);
+}
+
 /// §5.5.11: losses that were none leave no bound.
 #[test]
 fn a_needless_reduction_is_taken_back() {
