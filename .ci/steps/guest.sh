@@ -1,5 +1,5 @@
 #!/bin/bash
-# Links on virtio, vmxnet3, e1000e and igb cards: two guests in QEMU at once, with an older and a newer kernel; the newer with two NUMA nodes, too.
+# Links on virtio, vmxnet3, e1000e and igb cards: guests in QEMU with an older and a newer kernel; the newer with two NUMA nodes, too.
 [ "$(uname -m)" = x86_64 ] || skip "the guest is made of Debian's packages for x86-64"
 is_root || skip "network namespaces and TAP interfaces need root"
 have_packages qemu-system-x86_64=qemu-system-x86 busybox=busybox-static ip=iproute2 ethtool=ethtool depmod=kmod \
@@ -55,35 +55,65 @@ report() {
     for name in "${names[@]}"; do note "guest: UNSTEADY: $name failed beside the others and passed alone"; done
 }
 
-# In CI all of them run when something that meets a driver may have changed, else one in turn. At home all do.
-wanted=(older alignment newer numa)
-if [ "${CI-}" = true ] && [ -z "${FLOWLANE_CI_GUEST-}" ] && ! changed_lately crates/sys crates/net/src/{link,card,runtime,kernel} crates/rss \
-    crates/stack crates/switch crates/testnet crates/cli/src/{steering.rs,keeper.rs,keeper,commands/rss,commands/serve,commands/switch} \
-    Cargo.toml .ci; then
-    case $((CI_TURN % 3)) in
-    0) wanted=(older) ;;
-    1) wanted=(alignment numa) ;;
-    *) wanted=(newer) ;;
-    esac
-    note "guest: only ${wanted[*]}: nothing that meets a driver has changed lately (FLOWLANE_CI_GUEST=1 runs all)"
-fi
-is_wanted() { [[ " ${wanted[*]} " == *" $1 "* ]]; }
+# What each part proves: name, guest, the paths whose change it meets first, and its tests. Either half of a pair takes what the other skips.
+aligned_first=(alignment::moved_lanes alignment::the_)
+newer_first=(metal::killed metal::plain metal::services metal::others)
+parts=(virtio others check aligned aligned-rest newer newer-rest)
+declare -A guest_of=([newer]=--newer [newer-rest]=--newer [numa]=--numa)
+declare -A paths_of=(
+    [virtio]="crates/net/src/link crates/sys"
+    [others]="crates/net/src/link crates/sys"
+    [check]="crates/cli/src/commands/rss crates/cli/src/commands/doctor crates/net/src/kernel"
+    [aligned]="crates/rss crates/net/src/card crates/cli/src/steering.rs"
+    [aligned-rest]="crates/rss crates/net/src/card crates/cli/src/steering.rs"
+    [newer]="crates/net/src/link crates/net/src/card crates/sys crates/cli/src/keeper.rs crates/cli/src/keeper"
+    [newer-rest]="crates/net/src/link crates/net/src/card crates/sys crates/cli/src/keeper.rs crates/cli/src/keeper"
+)
+declare -A tests_of=(
+    [virtio]="cases::virtio older::"
+    [others]="--skip cases::virtio --skip older:: --skip check:: --skip card:: --skip alignment::"
+    [check]="check:: card::"
+    [aligned]="${aligned_first[*]}"
+    [aligned-rest]="alignment:: ${aligned_first[*]/#/--skip }"
+    [newer]="${newer_first[*]}"
+    [newer-rest]="${newer_first[*]/#/--skip }"
+    [numa]=""
+)
 
-# All at once, the older one twice: a guest often waits, for a link that its driver took down or for an interval that is measured, and what it is
-# told it does one by one.
-tried=false older=0 alignment=0 newer=0 numa=0
-{ ! is_wanted older || try_guest older --skip alignment::; } &
-first=$!
-{ ! is_wanted alignment || try_guest alignment alignment::; } &
-second=$!
-if is_wanted newer; then try_guest newer --newer || newer=$?; fi
-if is_wanted numa; then try_guest numa --numa || numa=$?; fi
-wait "$first" || older=$?
-wait "$second" || alignment=$?
-rc=0
-if is_wanted older; then report older "$older" || rc=1; fi
-if is_wanted alignment; then report alignment "$alignment" || rc=1; fi
-if is_wanted newer; then report newer "$newer" --newer || rc=1; fi
-if is_wanted numa; then report numa "$numa" --numa || rc=1; fi
+# At home all of them run. In CI three at most: those that the last changes concern, and in turn; without any, one.
+wanted=("${parts[@]}" numa)
+if [ "${CI-}" = true ] && [ -z "${FLOWLANE_CI_GUEST-}" ]; then
+    touched=() others=()
+    for ((i = 0; i < ${#parts[@]}; i++)); do
+        part=${parts[$(((CI_TURN + i) % ${#parts[@]}))]}
+        # shellcheck disable=SC2086 # The paths are words.
+        if changed_lately ${paths_of[$part]} crates/testnet .ci/steps/guest.sh; then touched+=("$part"); else others+=("$part"); fi
+    done
+    wanted=("${touched[@]:0:3}")
+    [ ${#wanted[@]} -gt 0 ] || wanted=("${others[0]}")
+    if [[ " ${wanted[*]} " == *" newer"* ]]; then wanted+=(numa); fi
+    note "guest: only ${wanted[*]} (FLOWLANE_CI_GUEST=1 runs all)"
+fi
+
+# All at once, three at a time: a guest often waits, for a link that its driver took down or for an interval that is measured, and what it is told it
+# does one by one.
+codes=$(mktemp -d)
+one_part() {
+    local code=0
+    # shellcheck disable=SC2086 # The tests are words.
+    try_guest "$1" ${guest_of[$1]-} ${tests_of[$1]} || code=$?
+    echo "$code" >"$codes/$1"
+}
+for part in "${wanted[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge 3 ]; do wait -n || true; done
+    one_part "$part" &
+done
+wait
+tried=false rc=0
+for part in "${wanted[@]}"; do
+    # shellcheck disable=SC2086
+    report "$part" "$(cat "$codes/$part")" ${guest_of[$part]-} || rc=1
+done
+rm -r "$codes"
 [ $rc = 0 ] || exit 1
 $tried || exit 77

@@ -1,22 +1,22 @@
 //! One HTTP/1 connection: reading, writing, timeouts and its end.
 //!
 //! The future is written by hand. It reads and answers in the buffers that the worker's connections share, and keeps only bytes that its
-//! peer has no room for; while it keeps any, it reads nothing. Its one timer is set again only when it expires or a deadline is earlier, so
-//! a request needs no timer.
+//! peer has no room for ([`Wire`]); while it keeps any, it reads nothing. A request needs no timer ([`Alarm`]).
 
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flowlane::{Sleep, TcpStream, Time, sleep_until};
+use flowlane::{TcpStream, Time, sleep_until};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::counters::Counter;
 use super::exchange::{Exchange, Job};
 use super::memory::Held;
 use super::respond::NotSent;
-use super::scratch::{self, OUTPUT, Scratch};
+use super::scratch::{self, Scratch};
+use super::wire::{Alarm, Wire};
 use super::{Lane, PREFACE, Phase};
 use crate::ending::LINGER_BYTES;
 use crate::tls::Stream;
@@ -59,26 +59,17 @@ impl Wait {
 /// One connection.
 pub(crate) struct Connection {
     lane: Lane,
-    stream: Stream<TcpStream>,
+    wire: Wire,
     exchange: Exchange,
-    /// Bytes that the peer has no room for yet; the first `sent` of them have been sent.
-    kept: Vec<u8>,
-    sent: usize,
     /// Received bytes that are not processed yet.
     unread: Vec<u8>,
     /// Accounts for both in the lane's memory.
     held: Held,
-    /// Whether TLS holds bytes back.
-    flushing: bool,
     lingering: bool,
     lingered: u64,
     /// What it waits for, if it waits.
     wait: Option<Wait>,
-    deadline: Time,
-    /// Whether bytes were received or sent since the deadline was set.
-    progress: bool,
-    timer: Sleep,
-    rings: Time,
+    alarm: Alarm,
 }
 
 impl Connection {
@@ -87,31 +78,25 @@ impl Connection {
             exchange: Exchange::new(&lane),
             held: Held::new(lane.clone()),
             lane,
-            stream,
-            kept: Vec::new(),
-            sent: 0,
+            wire: Wire::new(stream),
             unread: Vec::new(),
-            flushing: false,
             lingering: false,
             lingered: 0,
             wait: None,
-            deadline: Time::ZERO,
-            progress: false,
-            timer: sleep_until(Time::MAX),
-            rings: Time::MAX,
+            alarm: Alarm::new(),
         }
     }
 
     /// The stream, and the bytes read from it.
     pub(crate) fn into_parts(mut self) -> (Stream<TcpStream>, Vec<u8>) {
         self.held.set(0);
-        (self.stream, self.unread)
+        (self.wire.stream, self.unread)
     }
 
     /// Counts what is kept.
     #[inline]
     fn count(&mut self) {
-        self.held.set(self.kept.capacity() + self.unread.capacity());
+        self.held.set(self.wire.held() + self.unread.capacity());
     }
 
     /// Does what can be done.
@@ -126,7 +111,7 @@ impl Connection {
     fn rounds(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> Poll<Outcome> {
         scratch.output.clear();
         if self.lane.phase() == Phase::Resetting {
-            let _ = self.stream.get_ref().abort();
+            self.wire.abort();
             return Poll::Ready(Outcome::Closed);
         }
         for _ in 0..ROUNDS {
@@ -147,8 +132,8 @@ impl Connection {
     /// One step; `scratch.output` is empty before and after.
     #[inline]
     fn round(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> io::Result<Step> {
-        if !self.kept.is_empty() || self.flushing {
-            return match self.write_kept(cx)? {
+        if self.wire.is_full() {
+            return match self.wire.write_kept(cx, &self.lane)? {
                 Poll::Ready(()) => Ok(Step::Again),
                 Poll::Pending => self.wait(cx, now, Wait::Write, scratch),
             };
@@ -176,8 +161,7 @@ impl Connection {
         } else {
             // Input that cannot be answered yet is kept, up to the allowance.
             let most = self.lane.memory().allowance().min(scratch.input.len());
-            let mut into = ReadBuf::new(&mut scratch.input[..most]);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut into)? {
+            match self.wire.read(cx, &self.lane, &mut scratch.input[..most])? {
                 Poll::Pending if self.exchange.is_idle() && self.lane.is_stopping() => self.exchange.close(),
                 Poll::Pending => {
                     let wait = if self.exchange.is_idle() {
@@ -189,13 +173,10 @@ impl Connection {
                     };
                     return self.wait(cx, now, wait, scratch);
                 }
-                Poll::Ready(()) if into.filled().is_empty() => {
+                Poll::Ready(0) => {
                     self.exchange.end_of_input(&self.lane, &mut scratch.output, &scratch.prepared);
                 }
-                Poll::Ready(()) => {
-                    let len = into.filled().len();
-                    self.progress = true;
-                    self.lane.cells().add(Counter::BytesIn, len as u64);
+                Poll::Ready(len) => {
                     if let Some(step) = self.arrived(now, len, scratch) {
                         return Ok(step);
                     }
@@ -274,14 +255,13 @@ impl Connection {
     /// Sends a file from where it is; `None` if there is none to be sent so.
     #[inline]
     fn send_in_place(&mut self, cx: &mut Context<'_>) -> Option<io::Result<Poll<Step>>> {
-        let (Stream::Plain(stream), Job::Send(sending)) = (&self.stream, self.exchange.job()) else {
+        let (Stream::Plain(stream), Job::Send(sending)) = (&self.wire.stream, self.exchange.job()) else {
             return None;
         };
         Some(Ok(match sending.poll_in_place(cx, stream)? {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok((n, last))) => {
-                self.progress = true;
-                self.lane.cells().add(Counter::BytesOut, n as u64);
+                self.wire.wrote(&self.lane, n);
                 if last {
                     *self.exchange.job() = Job::None;
                 }
@@ -296,52 +276,15 @@ impl Connection {
     #[cold]
     fn file_failed(&mut self) -> Step {
         self.lane.cells().add(Counter::FileFailed, 1);
-        let _ = self.stream.get_ref().abort();
+        self.wire.abort();
         Step::End(Outcome::Closed)
     }
 
-    /// Sends the output, and keeps the bytes that the peer has no room for.
+    /// Sends the output.
     #[inline]
     fn send(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> io::Result<()> {
-        let output = &mut scratch.output;
         let last = self.exchange.is_closing() && matches!(self.exchange.job(), Job::None);
-        let mut at = 0;
-        while at < output.len() {
-            match poll_write(&mut self.stream, cx, &output[at..], last)? {
-                Poll::Ready(n) => at += n,
-                Poll::Pending => {
-                    self.kept.extend_from_slice(&output[at..]);
-                    self.sent = 0;
-                    break;
-                }
-            }
-        }
-        if at > 0 {
-            self.progress = true;
-            self.lane.cells().add(Counter::BytesOut, at as u64);
-            self.flushing = Pin::new(&mut self.stream).poll_flush(cx)?.is_pending();
-        }
-        output.clear();
-        if output.capacity() > 4 * OUTPUT {
-            output.shrink_to(2 * OUTPUT);
-        }
-        Ok(())
-    }
-
-    fn write_kept(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
-        while self.sent < self.kept.len() {
-            match Pin::new(&mut self.stream).poll_write(cx, &self.kept[self.sent..])? {
-                Poll::Ready(n) => {
-                    self.sent += n;
-                    self.progress = true;
-                    self.lane.cells().add(Counter::BytesOut, n as u64);
-                }
-                Poll::Pending => return Ok(Poll::Pending),
-            }
-        }
-        self.kept = Vec::new();
-        self.flushing = Pin::new(&mut self.stream).poll_flush(cx)?.is_pending();
-        Ok(if self.flushing { Poll::Pending } else { Poll::Ready(()) })
+        self.wire.send(cx, &self.lane, &mut scratch.output, last)
     }
 
     /// Closes our side. If the peer, which may not know yet that we stop, may still be sending, it continues to read for a time: closing a
@@ -349,11 +292,11 @@ impl Connection {
     fn close(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> io::Result<Step> {
         if !self.lingering {
             let clean = !self.exchange.is_unclean() && self.unread.is_empty() && !self.lane.is_stopping();
-            if clean && matches!(self.stream, Stream::Plain(_)) {
+            if clean && matches!(self.wire.stream, Stream::Plain(_)) {
                 // Dropping it ends the stream.
                 return Ok(Step::End(Outcome::Closed));
             }
-            if Pin::new(&mut self.stream).poll_shutdown(cx)?.is_pending() {
+            if Pin::new(&mut self.wire.stream).poll_shutdown(cx)?.is_pending() {
                 return self.wait(cx, now, Wait::Write, scratch);
             }
             self.lingering = true;
@@ -363,7 +306,7 @@ impl Connection {
         }
         loop {
             let mut into = ReadBuf::new(&mut scratch.input);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut into) {
+            match Pin::new(&mut self.wire.stream).poll_read(cx, &mut into) {
                 Poll::Pending => return self.wait(cx, now, Wait::Linger, scratch),
                 Poll::Ready(Ok(())) if !into.filled().is_empty() && self.lingered < LINGER_BYTES => {
                     self.lingered += into.filled().len() as u64;
@@ -383,7 +326,7 @@ impl Connection {
         wait: Wait,
         scratch: &mut Scratch,
     ) -> io::Result<Step> {
-        if Some(wait) != self.wait || self.progress && wait.is_prolonged_by_progress() {
+        if Some(wait) != self.wait || self.wire.progress && wait.is_prolonged_by_progress() {
             let timeouts = &self.lane.options().timeouts;
             let time = match wait {
                 Wait::Idle(_) => timeouts.idle,
@@ -391,19 +334,12 @@ impl Connection {
                 Wait::Body | Wait::Linger => timeouts.body,
                 Wait::Write => timeouts.write,
             };
-            (self.wait, self.deadline, self.progress) = (Some(wait), now + time, false);
+            (self.wait, self.alarm.deadline, self.wire.progress) = (Some(wait), now + time, false);
         }
-        if now >= self.deadline {
+        if now >= self.alarm.deadline {
             return self.too_slow(cx, wait, scratch);
         }
-        if self.rings > self.deadline || now >= self.rings {
-            self.timer = sleep_until(self.deadline);
-            self.rings = self.deadline;
-            if Pin::new(&mut self.timer).poll(cx).is_ready() {
-                return Ok(Step::Again);
-            }
-        }
-        Ok(Step::Wait)
+        Ok(if self.alarm.rings(cx, now) { Step::Again } else { Step::Wait })
     }
 
     #[cold]
@@ -425,33 +361,16 @@ impl Connection {
             }
             Wait::Write => {
                 // The peer has not read for the whole timeout: drop the bytes that are left.
-                let _ = self.stream.get_ref().abort();
+                self.wire.abort();
                 Ok(Step::End(Outcome::Closed))
             }
             Wait::Idle(_) | Wait::Linger => {
                 // Send close_notify if possible.
-                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+                let _ = Pin::new(&mut self.wire.stream).poll_shutdown(cx);
                 Ok(Step::End(Outcome::Closed))
             }
         }
     }
-}
-
-/// Writes; `last`: the end of the stream follows, and goes with these bytes where it can.
-#[inline]
-fn poll_write(
-    stream: &mut Stream<TcpStream>,
-    cx: &mut Context<'_>,
-    bytes: &[u8],
-    last: bool,
-) -> Poll<io::Result<usize>> {
-    if let Stream::Plain(stream) = stream
-        && last
-        && let Some(n) = stream.try_write_before_end(bytes)?
-    {
-        return Poll::Ready(Ok(n));
-    }
-    Pin::new(stream).poll_write(cx, bytes)
 }
 
 /// What to do next.

@@ -45,6 +45,7 @@ mod respond;
 mod route;
 mod scratch;
 mod websocket;
+mod wire;
 
 use std::future::poll_fn;
 use std::io;

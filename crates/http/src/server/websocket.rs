@@ -7,17 +7,16 @@
 //! A peer that says nothing for the idle timeout is sent a ping; one that is silent for as long again has gone. A fault, the peer's close and the
 //! end of the server are told by a close frame with its code (RFC 6455 §7).
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use flowlane::{Sleep, TcpStream, Time, sleep_until};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use flowlane::{TcpStream, Time};
 
 use super::counters::Counter;
 use super::memory::{Held, LEAST};
 use super::scratch::{self, OUTPUT, Scratch};
+use super::wire::{Alarm, Wire};
 use super::{Lane, Phase};
 use crate::ending::finish;
 use crate::tls::Stream;
@@ -64,25 +63,16 @@ enum Step {
 /// One WebSocket.
 struct Socket {
     lane: Lane,
-    stream: Stream<TcpStream>,
+    wire: Wire,
     reader: Reader,
     /// What has come of a message that is not whole.
     message: Vec<u8>,
-    /// Bytes that the peer has no room for; the first `sent` of them have been sent.
-    kept: Vec<u8>,
-    sent: usize,
     /// Received bytes that are not processed yet.
     unread: Vec<u8>,
     held: Held,
-    /// Whether TLS holds bytes back.
-    flushing: bool,
     end: End,
     wait: Option<Wait>,
-    deadline: Time,
-    /// Whether bytes came or went since the deadline was set.
-    progress: bool,
-    timer: Sleep,
-    rings: Time,
+    alarm: Alarm,
 }
 
 /// Serves a connection that has changed to WebSocket. `begun`: what was read behind the request.
@@ -90,7 +80,7 @@ pub(crate) async fn serve(lane: &Lane, stream: Stream<TcpStream>, begun: Vec<u8>
     let mut socket = Socket::new(lane.clone(), stream, begun);
     let in_order = poll_fn(|cx| socket.poll(cx)).await;
     if in_order {
-        let Socket { stream, held, .. } = socket;
+        let Socket { wire: Wire { stream, .. }, held, .. } = socket;
         drop(held);
         // The server closes first (§7.1.1).
         finish(stream, lane.options().timeouts.body).await;
@@ -102,19 +92,13 @@ impl Socket {
         Self {
             reader: Reader::new(Side::Client, lane.options().max_message),
             message: Vec::new(),
-            kept: Vec::new(),
-            sent: 0,
             unread: begun,
             held: Held::new(lane.clone()),
             lane,
-            stream,
-            flushing: false,
+            wire: Wire::new(stream),
             end: End::No,
             wait: None,
-            deadline: Time::ZERO,
-            progress: false,
-            timer: sleep_until(Time::MAX),
-            rings: Time::MAX,
+            alarm: Alarm::new(),
         }
     }
 
@@ -123,14 +107,14 @@ impl Socket {
         // Never polled outside a lane.
         let Ok(now) = flowlane::now() else { return Poll::Ready(false) };
         let polled = scratch::with(now, |scratch| self.rounds(cx, now, scratch));
-        self.held.set(self.kept.capacity() + self.unread.capacity() + self.message.capacity());
+        self.held.set(self.wire.held() + self.unread.capacity() + self.message.capacity());
         polled
     }
 
     fn rounds(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> Poll<bool> {
         scratch.output.clear();
         if self.lane.phase() == Phase::Resetting {
-            let _ = self.stream.get_ref().abort();
+            self.wire.abort();
             return Poll::Ready(false);
         }
         for _ in 0..ROUNDS {
@@ -150,8 +134,8 @@ impl Socket {
 
     /// One step; `scratch.output` is empty before and after.
     fn round(&mut self, cx: &mut Context<'_>, now: Time, scratch: &mut Scratch) -> io::Result<Step> {
-        if !self.kept.is_empty() || self.flushing {
-            return match self.write_kept(cx)? {
+        if self.wire.is_full() {
+            return match self.wire.write_kept(cx, &self.lane)? {
                 Poll::Ready(()) => Ok(Step::Again),
                 Poll::Pending => self.wait(cx, now, Wait::Write, scratch),
             };
@@ -167,7 +151,7 @@ impl Socket {
             return Ok(Step::Again);
         }
         if let Some(until) = self.lane.options().stall.and_then(|stall| stall.until(now)) {
-            self.deadline = until;
+            self.alarm.deadline = until;
             return self.wait(cx, now, Wait::Stall, scratch);
         }
         if !self.unread.is_empty() {
@@ -178,26 +162,22 @@ impl Socket {
                 self.unread = unread;
             }
         } else {
-            let mut into = ReadBuf::new(&mut scratch.input);
-            match Pin::new(&mut self.stream).poll_read(cx, &mut into)? {
+            match self.wire.read(cx, &self.lane, &mut scratch.input)? {
                 Poll::Pending => {
                     let wait = match (self.end, self.wait) {
                         (End::Told, _) => Wait::Close,
-                        (_, Some(Wait::Pong)) if !self.progress => Wait::Pong,
+                        (_, Some(Wait::Pong)) if !self.wire.progress => Wait::Pong,
                         _ => Wait::Word,
                     };
                     return self.wait(cx, now, wait, scratch);
                 }
-                Poll::Ready(()) if into.filled().is_empty() => {
+                Poll::Ready(0) => {
                     // Guard: no `self.lane.cells().add(Counter::WsNoClose, 1);` fails
                     // server/websocket::peers_that_end
                     self.lane.cells().add(Counter::WsNoClose, 1);
                     return Ok(Step::End { in_order: true });
                 }
-                Poll::Ready(()) => {
-                    let len = into.filled().len();
-                    self.progress = true;
-                    self.lane.cells().add(Counter::BytesIn, len as u64);
+                Poll::Ready(len) => {
                     let Scratch { input, output, .. } = scratch;
                     let used = self.input(&mut input[..len], output);
                     self.unread = input[used..len].to_vec();
@@ -259,46 +239,8 @@ impl Socket {
         self.message = Vec::new();
     }
 
-    /// Sends the output, and keeps the bytes that the peer has no room for.
     fn send(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> io::Result<()> {
-        let output = &mut scratch.output;
-        let mut at = 0;
-        while at < output.len() {
-            match Pin::new(&mut self.stream).poll_write(cx, &output[at..])? {
-                Poll::Ready(n) => at += n,
-                Poll::Pending => {
-                    self.kept.extend_from_slice(&output[at..]);
-                    self.sent = 0;
-                    break;
-                }
-            }
-        }
-        if at > 0 {
-            self.progress = true;
-            self.lane.cells().add(Counter::BytesOut, at as u64);
-            self.flushing = Pin::new(&mut self.stream).poll_flush(cx)?.is_pending();
-        }
-        output.clear();
-        if output.capacity() > 4 * OUTPUT {
-            output.shrink_to(2 * OUTPUT);
-        }
-        Ok(())
-    }
-
-    fn write_kept(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
-        while self.sent < self.kept.len() {
-            match Pin::new(&mut self.stream).poll_write(cx, &self.kept[self.sent..])? {
-                Poll::Ready(n) => {
-                    self.sent += n;
-                    self.progress = true;
-                    self.lane.cells().add(Counter::BytesOut, n as u64);
-                }
-                Poll::Pending => return Ok(Poll::Pending),
-            }
-        }
-        self.kept = Vec::new();
-        self.flushing = Pin::new(&mut self.stream).poll_flush(cx)?.is_pending();
-        Ok(if self.flushing { Poll::Pending } else { Poll::Ready(()) })
+        self.wire.send(cx, &self.lane, &mut scratch.output, false)
     }
 
     /// Waits, and enforces the timeouts.
@@ -309,7 +251,7 @@ impl Socket {
         wait: Wait,
         scratch: &mut Scratch,
     ) -> io::Result<Step> {
-        let goes_on = wait == Wait::Stall || self.wait == Some(wait) && !self.progress;
+        let goes_on = wait == Wait::Stall || self.wait == Some(wait) && !self.wire.progress;
         if !goes_on {
             let timeouts = &self.lane.options().timeouts;
             let time = match wait {
@@ -317,20 +259,13 @@ impl Socket {
                 Wait::Close => timeouts.body,
                 Wait::Write => timeouts.write,
             };
-            self.deadline = now + time;
+            self.alarm.deadline = now + time;
         }
-        (self.wait, self.progress) = (Some(wait), false);
-        if now >= self.deadline {
+        (self.wait, self.wire.progress) = (Some(wait), false);
+        if now >= self.alarm.deadline {
             return self.too_slow(cx, now, wait, scratch);
         }
-        if self.rings > self.deadline || now >= self.rings {
-            self.timer = sleep_until(self.deadline);
-            self.rings = self.deadline;
-            if Pin::new(&mut self.timer).poll(cx).is_ready() {
-                return Ok(Step::Again);
-            }
-        }
-        Ok(Step::Wait)
+        Ok(if self.alarm.rings(cx, now) { Step::Again } else { Step::Wait })
     }
 
     #[cold]
@@ -351,14 +286,14 @@ impl Socket {
                 self.lane.cells().add(Counter::WsAsked, 1);
                 self.send(cx, scratch)?;
                 // The ping itself is no sign of life.
-                (self.wait, self.progress) = (Some(Wait::Pong), false);
-                self.deadline = now + self.lane.options().timeouts.idle;
+                (self.wait, self.wire.progress) = (Some(Wait::Pong), false);
+                self.alarm.deadline = now + self.lane.options().timeouts.idle;
                 return Ok(Step::Again);
             }
             Wait::Pong | Wait::Close => self.lane.cells().add(Counter::WsSilent, 1),
             Wait::Write => self.lane.cells().add(Counter::WriteTimeout, 1),
         }
-        let _ = self.stream.get_ref().abort();
+        self.wire.abort();
         Ok(Step::End { in_order: false })
     }
 }
