@@ -11,7 +11,7 @@ use crate::units;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane::capture::{CaptureOptions, CaptureStatus, Ended};
-use flowlane::control::{self, Control, ControlError, Listener, LoadRequest, LoadView};
+use flowlane::control::{self, Control, Listener, LoadRequest, LoadView};
 use flowlane::stats::Report;
 use flowlane::{Builder, Handle, Runtime, WatchFlows};
 use std::cell::OnceCell;
@@ -91,40 +91,21 @@ impl Instruments {
         Ok((runtime, capture))
     }
 
-    /// Starts the runtime of a run that has no more to say about itself than a name, and serves its control socket.
-    /// `host`: whose records of flows go to the recorders.
-    pub(crate) fn run(
+    /// Starts the runtime of a load, and serves its control socket, over which the load is changed by `change`. `host`: whose records of flows go
+    /// to the recorders.
+    pub(crate) fn run<F>(
         &self,
         builder: Builder,
         name: &str,
         (host, recorders): (usize, Recorders),
-    ) -> anyhow::Result<Looked> {
-        self.run_with(builder, (host, recorders), |listener, handle| listener.serve(handle, name))
-    }
-
-    /// The same for a load that is changed while it runs, by `change`.
-    pub(crate) fn run_changeable<F>(
-        &self,
-        builder: Builder,
-        name: &str,
-        recorded: (usize, Recorders),
         change: F,
     ) -> anyhow::Result<Looked>
     where
         F: Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync + 'static,
     {
-        self.run_with(builder, recorded, |listener, handle| listener.serve_load(handle, name, change))
-    }
-
-    fn run_with(
-        &self,
-        builder: Builder,
-        (host, recorders): (usize, Recorders),
-        serve: impl FnOnce(Listener, Handle) -> Result<Control, ControlError>,
-    ) -> anyhow::Result<Looked> {
         let listener = self.listen()?;
         let (runtime, capture) = self.start(builder)?;
-        let control = listener.map(|listener| serve(listener, runtime.handle())).transpose()?;
+        let control = listener.map(|l| l.serve_load(runtime.handle(), name, change)).transpose()?;
         let recording = recorders.start(&runtime.handle())?;
         Ok(Looked { control, capture, recording: (recording, host), runtime })
     }

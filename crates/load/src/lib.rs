@@ -36,6 +36,7 @@ pub mod units;
 pub mod ws;
 
 pub use report::Threshold;
+pub use run::changer::Changer;
 pub use run::changes::{Change, Changed, Unchanged};
 pub use run::clients::ClientRange;
 pub use run::flows::{self, Aim, FlowWish, NoFlows, Sources, Wanted};

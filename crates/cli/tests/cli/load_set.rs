@@ -20,15 +20,14 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn start(name: &str, options: &str) -> Self {
+    /// `load`: the command, in which PORT is the server's.
+    fn of(name: &str, server: &str, load: &str) -> Self {
         let port = free_port();
-        let server = flowlane(&format!("serve http --port {port} --workers 1 --no-pin"));
+        let server = flowlane(&format!("serve {server} --port {port} --workers 1 --no-pin"));
         let server = Program::ready(server, " port ");
         let control = std::env::temp_dir().join(format!("flowlane-set-{name}-{}.sock", std::process::id()));
-        let load = format!(
-            "load http http://127.0.0.1:{port}/ --no-pin --json {options} --control {}",
-            control.display()
-        );
+        let load = load.replace("PORT", &port.to_string());
+        let load = format!("load {load} --no-pin --json --control {}", control.display());
         Self { _server: server, load: Program::start(flowlane(&load)), control }
     }
 
@@ -64,10 +63,8 @@ impl Loaded {
 }
 
 /// What was due is what the rates and the moments that were said make of it, to the request.
-// Long: a run of five seconds in which four changes have their place.
-#[test]
-fn a_rate_is_changed_and_a_load_is_paused() {
-    let loaded = Loaded::start("rate", "-c 4 -r 500 -d 5s");
+fn follows(name: &str, server: &str, load: &str) {
+    let loaded = Loaded::of(name, server, &format!("{load} --rate 500 -d 5s"));
     loaded.has_begun();
     let faster = loaded.changed("rate=1k", "rate 1000/s");
     let paused = loaded.changed("pause", "paused");
@@ -89,17 +86,42 @@ fn a_rate_is_changed_and_a_load_is_paused() {
     let due = 500.0 * faster + 1000.0 * (paused - faster) + 200.0 * (5.0 - resumed);
     let were = (count("sent") + count("unsent")) as f64;
     // The moments are said to the millisecond.
-    assert!((were - due).abs() <= 4.0, "{were} were due, not {due}: {changes}");
+    assert!((were - due).abs() <= 4.0, "{name}: {were} were due, not {due}: {changes}");
+}
+
+// Long: runs of five seconds, beside each other, in which four changes have their place.
+#[test]
+fn a_rate_is_changed_and_a_load_is_paused() {
+    std::thread::scope(|scope| {
+        for (name, server, load) in [
+            ("http", "http", "http http://127.0.0.1:PORT/ -c 4"),
+            ("udp", "udp-echo", "udp 127.0.0.1:PORT --flows 4"),
+            ("connect", "tcp-echo", "tcp 127.0.0.1:PORT --mode connect"),
+            ("memcached", "memcached", "memcached 127.0.0.1:PORT -c 4"),
+            ("ws", "http", "ws ws://127.0.0.1:PORT/ws -c 4"),
+        ] {
+            scope.spawn(move || follows(name, server, load));
+        }
+    });
 }
 
 #[test]
 fn what_cannot_be_changed_says_why() {
-    for (name, options, words) in [
-        ("closed", "-c 2 -d 4s", "closed loop"),
-        ("streams", "-c 1 --http2 2 -r 100 -d 4s", "HTTP/2"),
-        ("search", "-c 2 --find-rate p99<1s --between 100..200 -d 4s", "sets the rates itself"),
+    let http = |options: &str| format!("http http://127.0.0.1:PORT/ {options} -d 4s");
+    for (name, server, load, words) in [
+        ("closed", "http", &http("-c 2"), "closed loop"),
+        ("streams", "http", &http("-c 1 --http2 2 -r 100"), "HTTP/2"),
+        ("search", "http", &http("-c 2 --find-rate p99<1s --between 100..200"), "sets the rates itself"),
+        ("window", "udp-echo", &"udp 127.0.0.1:PORT --window 2 -d 4s".into(), "closed loop"),
+        ("hold", "tcp-echo", &"tcp 127.0.0.1:PORT --mode hold --rate 100 -d 4s".into(), "that stay"),
+        (
+            "find",
+            "udp-echo",
+            &"udp 127.0.0.1:PORT --find-rate lost<=0 --between 100..200 -d 4s".into(),
+            "sets the rates itself",
+        ),
     ] {
-        let loaded = Loaded::start(name, options);
+        let loaded = Loaded::of(name, server, load);
         eventually("it can be asked", || {
             let said = String::from_utf8(loaded.set("rate=10").stderr).unwrap();
             said.contains(words)

@@ -1,43 +1,33 @@
 //! Changes of a running load: which loads can be changed, and how an engine follows.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use super::engine::{Engine, Stage};
 use super::plan::{Pace, Plan, Version};
 use super::run::{Common, HttpLoad};
-use crate::run::changes::{Change, Changed, Course, Unchanged};
-
-/// Changes a load while it runs, from any thread.
-#[derive(Debug, Clone)]
-pub struct HttpChanger(Arc<Common>);
+use crate::run::changer::{Changeable, Changer};
+use crate::run::changes::{Change, Unchanged};
+use crate::run::gate::Gate;
 
 impl HttpLoad {
     /// What changes it while it runs.
     #[must_use]
-    pub fn changer(&self) -> HttpChanger {
-        HttpChanger(self.common.clone())
+    pub fn changer(&self) -> Changer {
+        Changer::of(self.common.clone())
     }
 }
 
-impl HttpChanger {
-    /// Changes it in all lanes at one moment, which is returned: it is 200 ms ahead.
-    ///
-    /// # Errors
-    /// Why it cannot be changed.
-    pub fn change(&self, change: Change) -> Result<Changed, Unchanged> {
-        let Common { plan, gate, .. } = &*self.0;
-        let rate = changeable(plan, change)?;
-        if gate.is_held() {
-            return Err(Unchanged::Part);
-        }
-        if gate.stopped() {
-            return Err(Unchanged::Ending);
-        }
-        let (Some(start), Some(now)) = (gate.start(), gate.changes.now()) else {
-            return Err(Unchanged::NotBegun);
-        };
-        let end = start + plan.duration().as_nanos() as u64;
-        gate.changes.agree(change, now, Course { start, end, rate })
+impl Changeable for Common {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    fn duration(&self) -> Duration {
+        self.plan.duration()
+    }
+
+    fn rate(&self, change: Change) -> Result<f64, Unchanged> {
+        changeable(&self.plan, change)
     }
 }
 
@@ -64,15 +54,11 @@ fn changeable(plan: &Plan, change: Change) -> Result<f64, Unchanged> {
 impl Engine {
     /// Bends the schedules as was agreed since it was last asked.
     pub(super) fn bend(&mut self) {
-        let changes = &self.common.gate.changes;
-        if changes.count() == self.changed || !matches!(self.stage, Stage::Run(_)) {
+        if !matches!(self.stage, Stage::Run(_)) {
             return;
         }
-        for bend in changes.after(self.changed) {
-            self.changed += 1;
-            for moments in self.pools.iter_mut().filter_map(|pool| pool.moments.as_mut()) {
-                moments.change(bend.at, bend.factor, self.now);
-            }
+        for moments in self.pools.iter_mut().filter_map(|pool| pool.moments.as_mut()) {
+            moments.bend(&self.common.gate.changes, self.now);
         }
     }
 }

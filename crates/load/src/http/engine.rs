@@ -81,8 +81,6 @@ pub(super) struct Engine {
     pub(super) stood: (u64, u64),
     pub(super) next_tick: u64,
     next_sweep: u64,
-    /// Changes of the run that the schedules have.
-    pub(super) changed: usize,
     /// When the next request of an open loop is due, while requests are sent.
     pub(super) next_due: u64,
     /// The connection whose timeout is looked at next.
@@ -132,7 +130,6 @@ impl Engine {
             stood: (0, now),
             next_tick: 0,
             next_sweep: 0,
-            changed: 0,
             next_due: u64::MAX,
             swept: 0,
             drained: 0,

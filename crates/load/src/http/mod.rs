@@ -76,7 +76,6 @@ pub mod url;
 pub mod via;
 mod way;
 
-pub use changer::HttpChanger;
 pub use check::Checks;
 pub use choice::Think;
 pub use directions::{ConnectTo, Directions, Resolve};

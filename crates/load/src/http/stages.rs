@@ -96,7 +96,6 @@ impl Engine {
 
     /// Starts the recorders and computes the schedules.
     fn begin(&mut self, start: u64) {
-        self.common.gate.changes.begin();
         let span = timeline::span(&self.common.plan.phases, start);
         for (p, pool) in self.pools.iter_mut().enumerate() {
             let recorder =

@@ -122,7 +122,7 @@ impl Lane {
         let (now, standing) = (clock(), inner.standing as u64);
         inner.book.tick(now, standing);
         if let Some(schedule) = &mut inner.schedule {
-            schedule.raise(self.common.gate.raised());
+            schedule.follow(&self.common.gate, now);
         }
         let progress = &self.common.progress[usize::from(self.bucket)];
         progress.answers.store(inner.book.counts.answered, Ordering::Relaxed);

@@ -70,6 +70,9 @@ pub enum Unchanged {
     /// Streams have their next moments already.
     #[error("a load of HTTP/2 or HTTP/3 cannot be changed while it runs")]
     Streams,
+    /// Connections have their next moments already.
+    #[error("a load whose messages go over TCP connections that stay cannot be changed while it runs")]
+    Staying,
     /// Others make the rest of it.
     #[error("this load is a part of a run of several agents, which is not changed while it runs")]
     Part,

@@ -93,6 +93,7 @@ impl Gate {
 
     /// A lane is ready; the last one sets the start time, unless that is for others to say.
     pub(crate) fn arrive(&self) {
+        self.changes.begin();
         if self.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.active && !self.held {
             self.start.store(clock() + HEAD_START, Ordering::Release);
         }

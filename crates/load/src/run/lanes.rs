@@ -11,6 +11,8 @@ use flowlane::Endpoint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::changer::Changer;
+use super::changes::Unchanged;
 use super::gate::{self, Gate, Outcomes, Patience, gather};
 use super::outcome::{Account, LaneOutcome, Outcome};
 use super::timeline::{self, Phase};
@@ -40,6 +42,8 @@ pub trait Kind: Debug + Send + Sync + 'static {
     fn prepares(&self) -> bool {
         false
     }
+    /// The rate of its schedule, per second, if lanes follow a change of it.
+    fn rate(&self) -> Result<f64, Unchanged>;
     /// Whether a lane has anything to do.
     fn takes_part(&self, bucket: u16) -> bool;
     /// Progress, at most 50 ms old.
@@ -77,6 +81,12 @@ impl<K: Kind> Lanes<K> {
                 kind.outcomes().add(outcome);
             })
         })
+    }
+
+    /// What changes it while it runs.
+    #[must_use]
+    pub fn changer(&self) -> Changer {
+        Changer::of(self.kind.clone())
     }
 
     /// Ends the run. Its lanes notice soon, and still wait for outstanding answers.
@@ -130,6 +140,7 @@ impl<K: Kind> Lanes<K> {
         let (lanes, interrupted) = gather(&self.outcomes, gate, &patience, every, || tick(self.progress()));
         let missing = gate.active - lanes.len();
         let mut outcome = Outcome::merge(lanes, phases, interrupted, missing);
+        outcome.changes = gate.changes.within(outcome.elapsed);
         if gate.door.is_shut() {
             let target = SocketAddr::from(self.kind.target());
             outcome.failure = Some(format!("nothing listens at {target}: {}", K::refusal()));

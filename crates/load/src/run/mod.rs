@@ -6,9 +6,10 @@
 //! ```
 //!
 //! [`lanes`] runs them, [`clients`] are ranges of addresses, [`flows`] those of each lane, [`timeline`] has the phases, `moments` when something is due in them,
-//! `changes` how that is changed while a run lasts,
+//! `changes` how that is changed while a run lasts, `changer` by whom,
 //! `turns` whose turn is when, `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, `staying` has the open loop of connections that stay, [`outcome`] the result.
 
+pub(crate) mod changer;
 pub(crate) mod changes;
 pub mod clients;
 pub(crate) mod door;

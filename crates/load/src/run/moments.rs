@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use flowlane_stack::rng::Rng;
 
+use super::changes::{Bend, Changes};
+use super::gate::Gate;
 use super::shares::Dealt;
 use super::timeline::Phase;
 
@@ -71,6 +73,8 @@ pub(crate) struct Moments {
     base: f64,
     whole: f64,
     law: Law,
+    /// Changes of the rate that were followed.
+    bent: usize,
     next: Option<u64>,
 }
 
@@ -105,8 +109,20 @@ impl Moments {
         }
         let (base, whole) = (0.0, part);
         let law = poisson.map_or(Law::Even, Law::Poisson);
-        let mut moments =
-            Self { pieces, piece: 0, start, u: 0.0, n: 0, part, offset, base, whole, law, next: None };
+        let mut moments = Self {
+            pieces,
+            piece: 0,
+            start,
+            u: 0.0,
+            n: 0,
+            part,
+            offset,
+            base,
+            whole,
+            law,
+            bent: 0,
+            next: None,
+        };
         if part > 0.0 {
             moments.step();
         }
@@ -127,6 +143,7 @@ impl Moments {
             base: 0.0,
             whole: 1.0,
             law,
+            bent: 0,
             next: None,
         };
         moments.step();
@@ -161,6 +178,26 @@ impl Moments {
         let part = self.whole * f64::from(of) / f64::from(left.max(1));
         if part != self.part {
             (self.base, self.n, self.offset, self.part) = (self.u, 0, 0.0, part);
+        }
+    }
+
+    /// What lanes look at from time to time, and before they wait for longer than a [`TICK`](super::TICK): whether this part has another share of
+    /// the rate, and whether the rate was changed.
+    pub(crate) fn follow(&mut self, gate: &Gate, now: u64) {
+        self.raise(gate.raised());
+        // Guard: no `self.bend(&gate.changes, now);` fails cli/load_set::a_rate_is_changed
+        self.bend(&gate.changes, now);
+    }
+
+    /// Changes the rate as was agreed since this was last asked.
+    #[inline]
+    pub(crate) fn bend(&mut self, changes: &Changes, now: u64) {
+        if changes.count() == self.bent {
+            return;
+        }
+        for Bend { at, factor } in changes.after(self.bent) {
+            self.bent += 1;
+            self.change(at, factor, now);
         }
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::model::{Ended, Part};
 use crate::report::{About, LaneRecord, Run, join};
+use crate::run::changes::Changed;
 use crate::run::timeline;
 use crate::run::timeline::Phase;
 
@@ -96,6 +97,8 @@ pub struct Outcome<C = Counts> {
     pub elapsed: Duration,
     /// The measured part of that time.
     pub measured: Duration,
+    /// What was changed while it ran, in the order in which it took effect.
+    pub changes: Vec<Changed>,
     /// Whether it was stopped early on request.
     pub interrupted: bool,
     /// Why it ended early.
@@ -123,7 +126,7 @@ impl<C: Account> Outcome<C> {
         }
         let elapsed = Duration::from_nanos(last.saturating_sub(first));
         let measured = timeline::measured_within(phases, elapsed);
-        Self { counts, records, elapsed, measured, interrupted, failure }
+        Self { counts, records, elapsed, measured, changes: Vec::new(), interrupted, failure }
     }
 }
 

@@ -59,7 +59,8 @@ pub(crate) async fn open_loop<L: Lane>(lane: &L, finish: u64) {
         } else if blocked {
             pause(lane, finish.max(now + TICK), true, |inner| !inner.is_blocked()).await;
         } else {
-            until(lane, next.unwrap_or(finish), finish + GRACE).await;
+            // No longer than a tick: the schedule may be another one then.
+            until(lane, next.unwrap_or(finish).min(now + TICK), finish + GRACE).await;
         }
     }
     let (mut inner, now) = (lane.inner(), clock());

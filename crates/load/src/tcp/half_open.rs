@@ -90,7 +90,7 @@ impl Sender {
         let lane = self.lane.clone();
         let mut schedule = lane.common.moments(bucket, lane.start, rate);
         let mut told = 0;
-        while let Some(due) = schedule.peek() {
+        loop {
             let now = clock();
             if lane.common.gate.stopped() || now >= lane.end + GRACE {
                 break;
@@ -98,8 +98,13 @@ impl Sender {
             if now >= told + TICK {
                 told = now;
                 lane.publish(bucket);
-                schedule.raise(lane.common.gate.raised());
+                schedule.follow(&lane.common.gate, now);
             }
+            let due = match schedule.peek() {
+                Some(due) => due,
+                None if now >= lane.end => break,
+                None => lane.end,
+            };
             if due > now + 2 * NEAR {
                 self.listen((due - NEAR).min(now + TICK)).await?;
                 continue;

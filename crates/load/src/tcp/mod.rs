@@ -31,6 +31,7 @@ use std::time::Duration;
 use flowlane::Endpoint;
 
 use crate::report::SnapshotsTo;
+use crate::run::changes::Unchanged;
 pub use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
 use crate::run::lanes::{Kind, Lanes};
@@ -268,6 +269,15 @@ impl Kind for Common {
 
     fn timeout(&self) -> Duration {
         self.config.timeout
+    }
+
+    fn rate(&self) -> Result<f64, Unchanged> {
+        match (self.config.rate, self.config.mode.stays()) {
+            (None, _) => Err(Unchanged::Closed),
+            // Guard: `Err(Unchanged::Staying)` as `Ok(1.0)` fails cli/load_set::what_cannot_be_changed
+            (Some(_), true) => Err(Unchanged::Staying),
+            (Some(rate), false) => Ok(rate as f64),
+        }
     }
 
     fn takes_part(&self, bucket: u16) -> bool {

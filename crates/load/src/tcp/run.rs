@@ -130,16 +130,20 @@ impl Opener {
         let most = common.turns.of(self.bucket);
         let mut schedule = common.moments(self.bucket, self.lane.start, rate);
         let mut in_batch = 0;
-        while let Some(due) = schedule.peek() {
-            if due > clock() {
-                schedule.raise(common.gate.raised());
-                self.until(due).await;
-            }
-            // Who wakes late, even after the end, still begins what was due before it.
+        loop {
             let now = clock();
-            if now >= self.lane.end + GRACE || common.gate.stopped() {
+            schedule.follow(&common.gate, now);
+            let due = schedule.peek();
+            // Who wakes late, even after the end, still begins what was due before it.
+            if now >= self.lane.end + GRACE || common.gate.stopped() || due.is_none() && now >= self.lane.end
+            {
                 break;
             }
+            let Some(due) = due.filter(|due| *due <= now) else {
+                // No longer than a tick: the schedule may be another one then.
+                self.until(due.unwrap_or(self.lane.end).min(now + TICK)).await;
+                continue;
+            };
             if self.lane.inner().live as u64 >= most {
                 self.lane.inner().held_up(now);
                 self.one_leaves(most).await;

@@ -25,6 +25,7 @@ use self::lane::Lane;
 pub use self::payload::MIN_PAYLOAD;
 pub use self::sizes::PayloadSizes;
 use crate::report::SnapshotsTo;
+use crate::run::changes::Unchanged;
 use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
 use crate::run::lanes::{Kind, Lanes};
@@ -236,6 +237,13 @@ impl Kind for Common {
 
     fn timeout(&self) -> Duration {
         self.config.timeout
+    }
+
+    fn rate(&self) -> Result<f64, Unchanged> {
+        match self.config.pace {
+            Pace::Rate { per_second, .. } => Ok(per_second as f64),
+            Pace::Window(_) => Err(Unchanged::Closed),
+        }
     }
 
     fn takes_part(&self, bucket: u16) -> bool {

@@ -28,6 +28,7 @@ use std::time::Duration;
 use flowlane::Endpoint;
 
 use crate::report::SnapshotsTo;
+use crate::run::changes::Unchanged;
 use crate::run::flows::Sources;
 use crate::run::gate::{Gate, Outcomes};
 use crate::run::lanes::{Kind as LoadKind, Lanes};
@@ -176,6 +177,10 @@ impl LoadKind for Common {
 
     fn prepares(&self) -> bool {
         true
+    }
+
+    fn rate(&self) -> Result<f64, Unchanged> {
+        self.config.rate.map(|rate| rate as f64).ok_or(Unchanged::Closed)
     }
 
     fn takes_part(&self, bucket: u16) -> bool {

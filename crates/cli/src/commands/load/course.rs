@@ -26,7 +26,7 @@ use super::find::{self, Find, Measured};
 use super::home::Home;
 use super::near::{self, AimOptions, FEW_FRAMES, Near, Run};
 use super::reach::{NOWHERE, Named};
-use super::{EVERY, alignment, arrivals};
+use super::{EVERY, alignment, arrivals, set};
 use crate::drops;
 use crate::instruments::Looked;
 use crate::interrupt::Interrupt;
@@ -335,7 +335,9 @@ impl<L: Load> Runs<'_, L> {
         let needs = kind.needs(&config, &self.clients)?;
         let mut about = course.about(L::NAME, kind.words(&config), L::seed(&config));
         let mut start = Start::now();
-        let (load, runtime, host) = begin(kind, config, (&self.rss, &self.clients), (needs, snapshots))?;
+        let may_change = course.find.find_rate.is_none();
+        let with = (needs, snapshots, may_change);
+        let (load, runtime, host) = begin(kind, config, (&self.rss, &self.clients), with)?;
         if let Some(watch) = &mut watch {
             watch.serve(runtime.handle(), L::NAME)?;
         }
@@ -350,6 +352,7 @@ impl<L: Load> Runs<'_, L> {
         let counted = runtime.stop();
         let Judgement { failure, failures_count } = kind.judge(&outcome.counts, outcome.interrupted);
         about.setup.more.extend(kind.said_at_end(&load));
+        about.setup.more.extend(set::said(&outcome.changes));
         let kernel = course.near.is_kernel();
         Ok(outcome.run(About {
             started: start.at,
@@ -372,7 +375,7 @@ fn begin<L: Load>(
     kind: &L,
     config: L::Config,
     (rss, clients): (&Arc<Rss>, &[ClientRange]),
-    (needs, snapshots): (Needs, Option<SnapshotsTo>),
+    (needs, snapshots, may_change): (Needs, Option<SnapshotsTo>, bool),
 ) -> anyhow::Result<(Lanes<L::Kind>, Looked, usize)> {
     let course = kind.course();
     let load = L::prepared(config, snapshots, course.part)?;
@@ -386,6 +389,7 @@ fn begin<L: Load>(
         io: course.near.io(L::TCP)?,
         descriptors: needs.descriptors,
         home: &course.home,
+        changer: may_change.then(|| load.changer()),
     };
     if !L::TCP {
         course.home.warn_of_fields(rss, course.target);

@@ -15,10 +15,11 @@ use flowlane::{
     Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Io, Key, OpenLink, Prefix, Protocol, Rss,
     StartError, TcpConfig, Toeplitz, UdpFields,
 };
-use flowlane_load::{Aim, ClientRange, FlowWish, Sources, Wanted, flows};
+use flowlane_load::{Aim, Changer, ClientRange, FlowWish, Sources, Wanted, flows};
 
 use super::home::Home;
 use super::reach::WaitOption;
+use super::set::changing;
 use super::side::{Side, Ways, key};
 use crate::address;
 use crate::instruments::{Instruments, Looked};
@@ -76,6 +77,8 @@ pub(super) struct Run<'a> {
     pub(super) descriptors: usize,
     /// Source ports on kernel sockets.
     pub(super) home: &'a Home,
+    /// What changes it while it runs; none of a search.
+    pub(super) changer: Option<Changer>,
 }
 
 /// Flows to choose.
@@ -274,7 +277,8 @@ impl Near {
     where
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
-        let Run { name, target, rss, clients, tcp, frames, io, descriptors, home } = run;
+        let Run { name, target, rss, clients, tcp, frames, io, descriptors, home, changer } = run;
+        let change = changing(changer);
         let mut builder = self.side.builder(Some(&self.link), self.is_kernel(), io, self.seed);
         if let Some(frames) = frames {
             builder = builder.frames(frames);
@@ -286,7 +290,7 @@ impl Near {
             let host = home.apply(host, &mut builder);
             let host = builder.host(recorders.of(host));
             builder.before_start(give_up_privileges);
-            return Ok((self.instruments.run(builder, name, (host, recorders))?, host));
+            return Ok((self.instruments.run(builder, name, (host, recorders), change)?, host));
         }
         let claimed: Vec<Prefix> = clients.iter().flat_map(ClientRange::prefixes).collect();
         let through = self.ways.tunnel_towards(target.ip());
@@ -303,7 +307,7 @@ impl Near {
         let open = check(link::open(self.link.clone(), &ours, self.side.vlan, rss));
         link::put_on(&mut builder, host, &self.link, open);
         builder.before_start(give_up_privileges);
-        Ok((self.instruments.run(builder, name, (host, recorders))?, host))
+        Ok((self.instruments.run(builder, name, (host, recorders), change)?, host))
     }
 }
 

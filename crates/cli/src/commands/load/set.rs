@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use flowlane::control::{self, LoadRequest, LoadView, VERSION};
-use flowlane_load::http::HttpChanger;
-use flowlane_load::{Change, Unchanged};
+use flowlane_load::{Change, Changed, Changer, Unchanged};
 
 use crate::commands::instance;
 use crate::{stdout, units};
@@ -54,9 +53,15 @@ impl Set {
     }
 }
 
-/// What the control socket of a load of HTTP does when it is asked; without what changes it, the load is a run of a search.
+/// What a report says of changes, if there were any.
+pub(super) fn said(changes: &[Changed]) -> Option<(String, String)> {
+    let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
+    (!words.is_empty()).then(|| ("changes".to_owned(), words.join("; ")))
+}
+
+/// What the control socket of a load does when it is asked; without what changes it, the load is a run of a search.
 pub(super) fn changing(
-    changer: Option<HttpChanger>,
+    changer: Option<Changer>,
 ) -> impl Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync {
     move |asked| {
         let changer =

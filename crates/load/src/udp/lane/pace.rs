@@ -48,7 +48,7 @@ impl Lane {
             self.receive_now()?;
             let now = clock();
             if self.tick(now) {
-                schedule.raise(self.common.gate.raised());
+                schedule.follow(&self.common.gate, now);
             }
             if now >= end + GRACE || self.common.stopped() {
                 return Ok(self.give_up_schedule(schedule, now.min(end), now));
@@ -56,12 +56,12 @@ impl Lane {
             let next = self.send_due(&mut schedule, now, end)?;
             self.left_in_slots().await;
             match next {
-                Next::Done => {
-                    // An empty schedule still lasts until the end of the run.
-                    self.wait_until(end).await?;
-                    return Ok(end);
+                Next::Done if now >= end => return Ok(end),
+                // An empty schedule still lasts until the end of the run, and may have something again.
+                Next::Done => self.sleep_or_receive(end.min(self.next_tick)).await?,
+                Next::At(moment) if moment > now + 2 * near => {
+                    self.sleep_or_receive((moment - near).min(self.next_tick)).await?;
                 }
-                Next::At(moment) if moment > now + 2 * near => self.sleep_or_receive(moment - near).await?,
                 Next::At(_) | Next::More | Next::Answer => flowlane::yield_now().await,
             }
         }

@@ -9,12 +9,10 @@ use std::time::Duration;
 use flowlane::{Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream};
 use flowlane_http::h1::{Event, Limits, RequestReader};
 use flowlane_http::server::{Options, Server};
-use flowlane_load::Phase;
-use flowlane_load::http::{
-    HttpChanger, HttpLoad, HttpOptions, HttpOutcome, Pace, Plan, Pool, Request, Target,
-};
+use flowlane_load::http::{HttpLoad, HttpOptions, HttpOutcome, Pace, Plan, Pool, Request, Target};
 use flowlane_load::report::{About, PoolAbout, Run, join};
 use flowlane_load::timeline;
+use flowlane_load::{Changer, Phase};
 
 /// What a server does with a connection.
 pub(crate) type Serve = Arc<dyn Fn(TcpStream) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -110,7 +108,7 @@ pub(crate) fn run_on_ours(plan: Plan) -> Ran {
 }
 
 /// The same, where a load is changed while it runs: `change` is called twenty times a second.
-pub(crate) fn run_turned(workers: usize, plan: Plan, server: &Serve, change: impl Fn(&HttpChanger)) -> Ran {
+pub(crate) fn run_turned(workers: usize, plan: Plan, server: &Serve, change: impl Fn(&Changer)) -> Ran {
     start_on(workers, plan, listening(server), Duration::ZERO, |_, changer| {
         change(changer);
         true
@@ -142,7 +140,7 @@ fn start_on<F, R>(
     plan: Plan,
     listen: F,
     slack: Duration,
-    go_on: impl Fn(u64, &HttpChanger) -> bool,
+    go_on: impl Fn(u64, &Changer) -> bool,
 ) -> Ran
 where
     F: Fn() -> R + Send + Sync + 'static,

@@ -65,7 +65,7 @@ pub(in super::super) fn make<L: Load>(mut load: L, mut errand: Errand) -> anyhow
     load.course_mut().near.seed = Some(steering::seed(None)?);
     let (snapshots, from) = live::channel();
     let (before, begun) = (Usage::now(), Instant::now());
-    let begin_with = (load.needs(&config, &clients)?, Some(snapshots.into()));
+    let begin_with = (load.needs(&config, &clients)?, Some(snapshots.into()), true);
     let (made, runtime, host) = begin(&load, config, (&rss, &clients), begin_with)?;
     let outcome = made.wait(PART_EVERY, |_| {
         let (begin, raise) = (|moment| made.begin_at(moment), |of, left| made.raise(of, left));

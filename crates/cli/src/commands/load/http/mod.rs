@@ -32,6 +32,7 @@ use self::place::{LinkKind, Place};
 use self::plan::PlanOptions;
 use self::replay::ReplayOptions;
 use super::find::{self, Find, Measured};
+use super::set;
 use crate::interrupt::Interrupt;
 use crate::output::{Outputs, Watch};
 use crate::units;
@@ -180,10 +181,7 @@ impl Http {
         let kernel = self.place.link == LinkKind::Kernel;
         let records = std::mem::take(&mut outcome.records);
         let mut about = about;
-        if !outcome.changes.is_empty() {
-            let changes: Vec<String> = outcome.changes.iter().map(ToString::to_string).collect();
-            about.setup.more.insert("changes".to_owned(), changes.join("; "));
-        }
+        about.setup.more.extend(set::said(&outcome.changes));
         let mut run = join(
             About {
                 started,

@@ -312,7 +312,7 @@ impl Place {
         };
         builder.before_start(give_up_privileges);
         Ok((
-            self.instruments.run_changeable(
+            self.instruments.run(
                 builder,
                 "load http",
                 (host, recorders),
