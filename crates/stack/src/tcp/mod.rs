@@ -96,7 +96,7 @@ pub(crate) use crate::wire::SeqNum as Seq;
 use crate::packet::{Cx, IcmpError, IpInput, IpOutput, Room};
 use crate::path_mtu::PathMtus;
 use crate::time::Time;
-use crate::wire::IpProtocol;
+use crate::wire::{IpProtocol, TcpHeader};
 use connection::deadlines::NEVER;
 use connection::{Connection, PLAIN, TIMED};
 use core::net::IpAddr;
@@ -152,26 +152,23 @@ impl Tcp {
     /// Takes a received packet, behind all that was given in before.
     pub fn input(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
         self.end_burst(cx);
-        let Some((tuple, mut seg)) = self.parse(packet) else { return };
+        let Some((header, data)) = self.check(&packet) else { return };
+        let tuple = Tuple::of_input(&packet.ip, &header);
+        let mut seg = Segment::new(packet, &header, data);
+        self.core.stats.merged_received += u64::from(seg.merged - 1);
         let hash = self.core.table.hash(&tuple);
         self.segment_input(cx, hash, &tuple, &mut seg);
     }
 
-    /// Reads and checks a packet, and counts it.
-    // What it gives back is large, and is not to be moved.
+    /// Checks a packet, and counts it.
     #[inline(always)]
-    fn parse(&mut self, packet: IpInput) -> Option<(Tuple, Segment)> {
+    fn check(&mut self, packet: &IpInput) -> Option<(TcpHeader, usize)> {
         self.core.stats.packets_received += 1;
-        match Segment::parse(packet) {
-            Ok(parsed) => {
-                self.core.stats.merged_received += u64::from(parsed.1.merged - 1);
-                Some(parsed)
-            }
-            Err(reason) => {
-                self.core.stats.drop(reason);
-                None
-            }
+        let checked = Segment::check(packet);
+        if let Err(reason) = checked {
+            self.core.stats.drop(reason);
         }
+        checked.ok()
     }
 
     /// A segment whose tuple has this hash.
@@ -274,10 +271,9 @@ impl Tcp {
     fn forget(&mut self, id: ConnId) {
         if let Some(c) = self.connections.get_mut(id) {
             self.core.unlink(c);
-        }
-        if let Some(c) = self.connections.remove(id) {
             self.core.states.over(c.state());
         }
+        self.connections.discard(id);
         self.core.count_connections(self.connections.len());
     }
 

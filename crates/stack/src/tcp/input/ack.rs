@@ -5,7 +5,6 @@ use crate::stats::tcp::DropReason;
 use crate::tcp::Seq;
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::AckReport;
-use crate::tcp::connection::rtt::micros;
 use crate::tcp::connection::scoreboard::{AckClock, Delivered};
 use crate::tcp::connection::{Connection, Flags, State};
 use crate::tcp::input::{Step, Stop};
@@ -14,7 +13,6 @@ use crate::tcp::lane::flow_records::FlowEnd;
 use crate::tcp::segment::Segment;
 use crate::time::Time;
 use crate::wire::TcpFlags;
-use core::time::Duration;
 
 impl Connection {
     /// Fifth: the ACK field (RFC 9293 §3.10.7.4).
@@ -239,7 +237,7 @@ impl Connection {
         }
         let sample = match delivered.rtt_from {
             // Guard: `!delivered.retransmitted` as `true` fails guards::what_waited_behind_a_retransmission
-            Some(at) if !delivered.retransmitted => Some(clock.now.saturating_duration_since(at)),
+            Some(at) if !delivered.retransmitted => Some(clock.now.micros_since(at)),
             // A retransmission: only the echo tells which transmission it answers (RFC 7323 §4.1).
             _ => clock.echo.filter(|_| report.acked > 0 && seg.ack == self.snd.una()).and_then(|echo| {
                 // Guard: `!delivered.is_answered_by(echo, clock)` as `false` fails lossy::timeouts_stay
@@ -248,17 +246,16 @@ impl Connection {
                 }
                 let ms = self.stamps.clock(clock.now).wrapping_sub(echo);
                 // Guard: `ms < 1 << 20` as `true` fails guards::an_echo_of_the_future
-                (echo != 0 && ms < 1 << 20).then(|| Duration::from_millis(u64::from(ms)))
+                (echo != 0 && ms < 1 << 20).then(|| ms * 1000)
             }),
         };
         if let Some(sample) = sample {
             self.sample_rtt(core, sample, clock.now);
             if core.config.hystart && self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
-                let us = micros(sample);
                 let (una, nxt) = (self.snd.una(), self.snd.nxt());
                 if let Some(tx) = self.tx.get_mut() {
                     core.stats.hystart_exits +=
-                        u64::from(self.congestion.on_rtt(&mut tx.hystart, us, una, nxt));
+                        u64::from(self.congestion.on_rtt(&mut tx.hystart, sample, una, nxt));
                 }
             }
         // Guard: `report.acked > 0 && self.tx.get().is_some_and(|tx| tx.recovery.probe_is_sent_again())` as
