@@ -280,23 +280,18 @@ impl Tcp {
     /// The next packet to send, if any. Connections are served in turn, and alternate with answers to unknown peers, so a flood of these
     /// does not block connections.
     pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
-        self.replies_turn = !self.replies_turn;
-        if self.replies_turn {
-            self.core.next_reply().or_else(|| self.poll_connections(cx, None))
-        } else {
-            self.poll_connections(cx, None).or_else(|| self.core.next_reply())
-        }
+        self.poll_output_to(cx, None)
     }
 
-    /// As [`Tcp::poll_output`], of the connections whose link has room; the others wait for it. Answers to strangers come
+    /// As [`Tcp::poll_output`], of the connections whose link has room, if that is told; the others wait for it. Answers to strangers come
     /// whatever link they are for.
-    pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: &Room<'_>) -> Option<IpOutput> {
+    pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
-        if self.replies_turn {
-            self.core.next_reply().or_else(|| self.poll_connections(cx, Some(room)))
-        } else {
-            self.poll_connections(cx, Some(room)).or_else(|| self.core.next_reply())
+        if self.replies_turn && self.core.has_replies() {
+            return self.core.next_reply();
         }
+        let out = self.poll_connections(cx, room);
+        if out.is_none() { self.core.next_reply() } else { out }
     }
 
     #[inline]
