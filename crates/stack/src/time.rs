@@ -73,6 +73,13 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// How long after `earlier` this is, whole microseconds; zero if it is not after it, and at most what 32 bits hold.
+    #[inline]
+    #[must_use]
+    pub(crate) fn micros_since(self, earlier: Time) -> u32 {
+        u32::try_from(self.0.saturating_sub(earlier.0) / 1_000).unwrap_or(u32::MAX)
+    }
+
     /// This moment plus `duration`, or `None` past the end of the clock.
     #[inline]
     #[must_use]

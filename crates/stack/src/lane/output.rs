@@ -81,7 +81,10 @@ impl Lane {
         }
         let mut n = 0;
         while n < max && self.tcp.has_output() {
-            let Some(frame) = self.poll_output(now, frames) else { break };
+            let Some(frame) = self.next_output(now, frames, None) else { break };
+            if self.counts_frames {
+                self.count_sent(now, &frame);
+            }
             into.push(frame);
             n += 1;
         }

@@ -52,7 +52,7 @@ impl Lane {
             Some(room) => {
                 let ways = self.ip.ways(room);
                 let (is_open, closed) = (|link| ways.is_open(link), |to| ways.closed(to));
-                self.tcp.poll_output_to(&mut cx, &Room { is_open: &is_open, closed: &closed })
+                self.tcp.poll_output_to(&mut cx, Some(&Room { is_open: &is_open, closed: &closed }))
             }
         } {
             if room.is_some_and(|room| self.ip.ways(room).closed(out.dst).is_some()) {

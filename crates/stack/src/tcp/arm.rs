@@ -2,16 +2,13 @@
 //! `timers`.
 
 use crate::tcp::connection::deadlines::RtxTimer;
-use crate::tcp::connection::rtt::micros;
 use crate::tcp::connection::{Connection, Flags};
 use crate::tcp::lane::Core;
 use crate::time::Time;
-use core::time::Duration;
 
 impl Connection {
-    /// Takes a round-trip sample.
-    pub(crate) fn sample_rtt(&mut self, core: &mut Core, sample: Duration, now: Time) {
-        let micros = micros(sample);
+    /// Takes a round-trip sample, microseconds.
+    pub(crate) fn sample_rtt(&mut self, core: &mut Core, micros: u32, now: Time) {
         core.stats.rtt_samples += 1;
         core.rtts.count(micros);
         self.rtt.sample(micros, now, &core.config);

@@ -128,7 +128,10 @@ impl Tcp {
         if !self.core.config.coalesce {
             return self.input(cx, packet);
         }
-        let Some((tuple, mut seg)) = self.parse(packet) else { return };
+        let Some((header, data)) = self.check(&packet) else { return };
+        let tuple = Tuple::of_input(&packet.ip, &header);
+        let mut seg = Segment::new(packet, &header, data);
+        self.core.stats.merged_received += u64::from(seg.merged - 1);
         let hash = self.core.table.hash(&tuple);
         let run = self.runs.runs.iter().position(|run| run.hash == hash && run.tuple == tuple);
         if let Some(at) = run {

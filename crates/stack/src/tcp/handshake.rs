@@ -135,7 +135,7 @@ impl Connection {
         if let Some(mut tx) = self.tx.take() {
             tx.board.acknowledge(self.snd.una(), &clock, &mut delivered);
             if let Some(at) = delivered.rtt_from {
-                self.sample_rtt(core, cx.now.saturating_duration_since(at), cx.now);
+                self.sample_rtt(core, cx.now.micros_since(at), cx.now);
             } else if self.has(Flags::SYN_LOST) {
                 self.rtt.syn_was_lost();
             }

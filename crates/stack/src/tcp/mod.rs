@@ -96,7 +96,7 @@ pub(crate) use crate::wire::SeqNum as Seq;
 use crate::packet::{Cx, IcmpError, IpInput, IpOutput, Room};
 use crate::path_mtu::PathMtus;
 use crate::time::Time;
-use crate::wire::IpProtocol;
+use crate::wire::{IpProtocol, TcpHeader};
 use connection::deadlines::NEVER;
 use connection::{Connection, PLAIN, TIMED};
 use core::net::IpAddr;
@@ -152,26 +152,23 @@ impl Tcp {
     /// Takes a received packet, behind all that was given in before.
     pub fn input(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
         self.end_burst(cx);
-        let Some((tuple, mut seg)) = self.parse(packet) else { return };
+        let Some((header, data)) = self.check(&packet) else { return };
+        let tuple = Tuple::of_input(&packet.ip, &header);
+        let mut seg = Segment::new(packet, &header, data);
+        self.core.stats.merged_received += u64::from(seg.merged - 1);
         let hash = self.core.table.hash(&tuple);
         self.segment_input(cx, hash, &tuple, &mut seg);
     }
 
-    /// Reads and checks a packet, and counts it.
-    // What it gives back is large, and is not to be moved.
+    /// Checks a packet, and counts it.
     #[inline(always)]
-    fn parse(&mut self, packet: IpInput) -> Option<(Tuple, Segment)> {
+    fn check(&mut self, packet: &IpInput) -> Option<(TcpHeader, usize)> {
         self.core.stats.packets_received += 1;
-        match Segment::parse(packet) {
-            Ok(parsed) => {
-                self.core.stats.merged_received += u64::from(parsed.1.merged - 1);
-                Some(parsed)
-            }
-            Err(reason) => {
-                self.core.stats.drop(reason);
-                None
-            }
+        let checked = Segment::check(packet);
+        if let Err(reason) = checked {
+            self.core.stats.drop(reason);
         }
+        checked.ok()
     }
 
     /// A segment whose tuple has this hash.
@@ -274,33 +271,27 @@ impl Tcp {
     fn forget(&mut self, id: ConnId) {
         if let Some(c) = self.connections.get_mut(id) {
             self.core.unlink(c);
-        }
-        if let Some(c) = self.connections.remove(id) {
             self.core.states.over(c.state());
         }
+        self.connections.discard(id);
         self.core.count_connections(self.connections.len());
     }
 
     /// The next packet to send, if any. Connections are served in turn, and alternate with answers to unknown peers, so a flood of these
     /// does not block connections.
     pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
-        self.replies_turn = !self.replies_turn;
-        if self.replies_turn {
-            self.core.next_reply().or_else(|| self.poll_connections(cx, None))
-        } else {
-            self.poll_connections(cx, None).or_else(|| self.core.next_reply())
-        }
+        self.poll_output_to(cx, None)
     }
 
-    /// As [`Tcp::poll_output`], of the connections whose link has room; the others wait for it. Answers to strangers come
+    /// As [`Tcp::poll_output`], of the connections whose link has room, if that is told; the others wait for it. Answers to strangers come
     /// whatever link they are for.
-    pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: &Room<'_>) -> Option<IpOutput> {
+    pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
-        if self.replies_turn {
-            self.core.next_reply().or_else(|| self.poll_connections(cx, Some(room)))
-        } else {
-            self.poll_connections(cx, Some(room)).or_else(|| self.core.next_reply())
+        if self.replies_turn && self.core.has_replies() {
+            return self.core.next_reply();
         }
+        let out = self.poll_connections(cx, room);
+        if out.is_none() { self.core.next_reply() } else { out }
     }
 
     #[inline]

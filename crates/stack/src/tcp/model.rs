@@ -8,7 +8,6 @@ use crate::tcp::Seq;
 use crate::tcp::config::Algorithm;
 use crate::tcp::connection::congestion::bbr::{Acked, At, Bbr};
 use crate::tcp::connection::recovery::{AckReport, Phase};
-use crate::tcp::connection::rtt::micros;
 use crate::tcp::connection::{Connection, Flags, Lists};
 use crate::tcp::lane::Core;
 use crate::time::Time;
@@ -97,7 +96,7 @@ impl Connection {
             rtt_us: delivered
                 .rtt_from
                 .filter(|_| !delivered.retransmitted)
-                .map(|sent| micros(now.saturating_duration_since(sent))),
+                .map(|sent| now.micros_since(sent)),
             newest: self
                 .tx
                 .get()

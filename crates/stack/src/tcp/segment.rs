@@ -2,9 +2,8 @@
 
 use crate::packet::IpInput;
 use crate::stats::tcp::DropReason;
-use crate::tcp::table::Tuple;
 use crate::tcp::{Seq, TCP};
-use crate::wire::{Malformed, Sum, TcpFlags, TcpHeader, TcpOptions};
+use crate::wire::{Malformed, Sum, TcpFlags, TcpHeader, TcpOptions, tcp};
 use core::net::IpAddr;
 use flowlane_sys::frame::{Checksum, Frame, Segmentation};
 
@@ -48,13 +47,13 @@ pub(crate) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
 
 /// RFC 9293 §3.1, MUST-3: the checksum is checked, unless the link has.
 #[inline]
-fn is_intact(packet: &IpInput, len: usize) -> bool {
+fn is_intact(packet: &IpInput) -> bool {
     let frame = &packet.frame;
     // Guard: `frame.meta().checksum != Checksum::InPacket` as `true` fails lossy::any_weather
     if frame.meta().checksum != Checksum::InPacket {
         return true;
     }
-    let sum = pseudo(packet.ip.src, packet.ip.dst, len);
+    let sum = pseudo(packet.ip.src, packet.ip.dst, frame.chain_len());
     if !frame.is_chained() {
         return sum.add_bytes(frame.data()).is_intact();
     }
@@ -68,9 +67,9 @@ fn is_intact(packet: &IpInput, len: usize) -> bool {
 }
 
 impl Segment {
-    /// Reads and checks a packet. The tuple is seen from our end.
+    /// Checks a packet: its header, and where the data begins behind that and its options.
     #[inline(always)]
-    pub(crate) fn parse(mut packet: IpInput) -> Result<(Tuple, Segment), DropReason> {
+    pub(crate) fn check(packet: &IpInput) -> Result<(TcpHeader, usize), DropReason> {
         // RFC 9293 §3.9.2.3, MUST-57: no segments to broadcast or multicast addresses, nor from them.
         // Guard: `!packet.ip.unicast` as `false` fails attacks::only_unicast
         if !packet.ip.unicast || !is_plain(packet.ip.src) {
@@ -80,10 +79,9 @@ impl Segment {
             Malformed::TcpShort => DropReason::Short,
             _ => DropReason::BadHeaderLength,
         })?;
-        let total = packet.frame.chain_len();
-        // Guard: `!is_intact(&packet, total)` as `false` fails tcp::tests::attacks tcp::tests::coalesce
+        // Guard: `!is_intact(packet)` as `false` fails tcp::tests::attacks tcp::tests::coalesce
         // tcp::tests::handshake
-        if !is_intact(&packet, total) {
+        if !is_intact(packet) {
             return Err(DropReason::BadChecksum);
         }
         // Guard: `header.src_port == 0 || header.dst_port == 0` as `false` fails
@@ -91,14 +89,20 @@ impl Segment {
         if header.src_port == 0 || header.dst_port == 0 {
             return Err(DropReason::PortZero);
         }
+        Ok((header, data.start))
+    }
+
+    /// What a packet carries that was checked, as [`check`](Self::check) has found it.
+    // Apart from the check, so that what is large is made where it stays.
+    #[inline(always)]
+    pub(crate) fn new(mut packet: IpInput, header: &TcpHeader, data: usize) -> Segment {
         // RFC 9293 §3.2, MUST-7: a list of options that makes no sense must not crash anything; Linux and the BSDs read
         // what made sense and so does this.
-        let options = TcpOptions::parse(&packet.frame.data()[20..data.start]);
-        if !packet.frame.trim_front(data.start) {
-            return Err(DropReason::BadFrame);
-        }
-        let len = (total - data.start) as u32;
-        let meta = *packet.frame.meta();
+        let options = TcpOptions::parse(packet.frame.data().get(tcp::HEADER_LEN..data).unwrap_or_default());
+        let len = (packet.frame.chain_len() - data) as u32;
+        // The header was read from these bytes.
+        let _ = packet.frame.trim_front(data);
+        let meta = packet.frame.meta();
         let (merged, largest) = match meta.segmentation {
             Segmentation::TcpV4 | Segmentation::TcpV6 if meta.segment_size > 0 => {
                 let size = u32::from(meta.segment_size);
@@ -106,13 +110,7 @@ impl Segment {
             }
             _ => (1, len),
         };
-        let tuple = Tuple {
-            local: packet.ip.dst,
-            remote: packet.ip.src,
-            local_port: header.dst_port,
-            remote_port: header.src_port,
-        };
-        let segment = Segment {
+        Segment {
             seq: header.seq,
             ack: header.ack,
             flags: header.flags,
@@ -121,15 +119,14 @@ impl Segment {
             len,
             merged,
             largest,
-            header: data.start as u8,
+            header: data as u8,
             ecn: packet.ip.traffic_class & 3,
             urgent: header.urgent,
-            frame: Some(packet.frame),
             hash: meta.hash,
             hash_type: meta.hash_type,
             mtu: packet.ip.mtu,
-        };
-        Ok((tuple, segment))
+            frame: Some(packet.frame),
+        }
     }
 
     #[inline]

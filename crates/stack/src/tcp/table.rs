@@ -3,7 +3,9 @@
 //! A slab gives every connection a small number; growing adds a page and never moves a connection, beyond the first page, which
 //! starts small. Later pages are large, so that the kernel may back them with huge pages.
 
+use crate::packet::IpMeta;
 use crate::rng::Keyed;
+use crate::wire::TcpHeader;
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr};
 use flowlane_sys::prefetch::{prefer_huge_pages, prefetch_front};
@@ -36,6 +38,12 @@ pub(crate) struct Tuple {
 }
 
 impl Tuple {
+    /// That of a packet that came in.
+    #[inline(always)]
+    pub(crate) fn of_input(ip: &IpMeta, header: &TcpHeader) -> Self {
+        Self { local: ip.dst, remote: ip.src, local_port: header.dst_port, remote_port: header.src_port }
+    }
+
     /// The words that are hashed: addresses and ports.
     pub(crate) fn words(&self) -> [u64; 5] {
         let wide = |ip: IpAddr| match ip {
@@ -281,20 +289,33 @@ impl<T: Named> Slab<T> {
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<T> {
+        match self.vacate(id, core::mem::replace)? {
+            Place::Taken(value) => Some(value),
+            Place::Free { .. } => None,
+        }
+    }
+
+    /// Drops a value where it is; whether there was one.
+    pub(crate) fn discard(&mut self, id: ConnId) -> bool {
+        self.vacate(id, |place, free| *place = free).is_some()
+    }
+
+    /// Makes a place free: `put` is given the place and what it is from then on.
+    #[inline(always)]
+    fn vacate<R>(&mut self, id: ConnId, put: impl FnOnce(&mut Place<T>, Place<T>) -> R) -> Option<R> {
         let (number, at) = place(id.slot);
         let page = self.pages.get_mut(number)?;
         let entry = page.entries.get_mut(at)?;
         entry.get().filter(|value| value.id() == id)?;
         let generation = id.generation.wrapping_add(1);
-        let free = Place::Free { generation, next: page.free };
-        let Place::Taken(value) = core::mem::replace(&mut entry.0, free) else { return None };
+        let was = put(&mut entry.0, Place::Free { generation, next: page.free });
         page.free = id.slot;
         page.live -= 1;
         self.len -= 1;
         self.hint = self.hint.min(number);
         // Guard: no `self.fresh = self.fresh.max(generation);` fails table::tests::empty_pages
         self.fresh = self.fresh.max(generation);
-        Some(value)
+        Some(was)
     }
 
     /// Removes by slot, whatever the generation.

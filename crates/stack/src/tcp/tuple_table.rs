@@ -57,16 +57,11 @@ struct Line {
 }
 
 impl Line {
-    /// One bit for each place that holds `hash`. All places are looked at without a branch: which of them it is, nobody could
-    /// predict.
+    /// One bit for each place that holds `hash`, or held it last. All places are looked at without a branch: which of them it is, nobody
+    /// could predict.
     #[inline(always)]
     fn places_of(&self, hash: u32) -> u32 {
-        let mut places = 0;
-        for place in 0..KEYS {
-            let here = (self.hashes[place] == hash) & (self.slots[place] != EMPTY);
-            places |= u32::from(here) << place;
-        }
-        places
+        self.hashes.iter().rev().fold(0, |places, kept| 2 * places + u32::from(*kept == hash))
     }
 }
 
@@ -93,18 +88,15 @@ impl Lines {
         hash as usize & (self.lines.len() - 1)
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, hash: u32, is: &mut impl FnMut(Found) -> bool) -> Option<Found> {
-        if self.len == 0 {
-            return None;
-        }
-        let mut at = self.home(hash);
+        let mut at = hash as usize;
         for _ in 0..self.lines.len() {
-            let line = &self.lines[at];
+            let line = &self.lines[at & (self.lines.len() - 1)];
             let mut places = line.places_of(hash);
             while places != 0 {
                 let slot = line.slots[places.trailing_zeros() as usize];
-                if is(unpacked(slot)) {
+                if slot != EMPTY && is(unpacked(slot)) {
                     return Some(unpacked(slot));
                 }
                 places &= places - 1;
@@ -112,7 +104,7 @@ impl Lines {
             if line.past == 0 {
                 return None;
             }
-            at = (at + 1) & (self.lines.len() - 1);
+            at = at.wrapping_add(1);
         }
         None
     }

@@ -242,18 +242,25 @@ impl Deadlines {
 
     /// Brings the wheel up to date. `also`: a deadline kept elsewhere. `crowded`: among very many connections, an entry that fires
     /// for nothing finds its connection cold, so one without a deadline is taken off.
-    #[inline]
+    // Nearly always there is nothing to do, which is found out where it is called.
+    #[inline(always)]
     pub(crate) fn settle(&mut self, wheel: &mut Wheel<u32>, slot: u32, also: Time, crowded: bool) {
         let next = self.rtx_at.min(self.ack_at).min(self.life_at).min(also);
         if next < { self.armed_at } {
-            let armed = self.entry.is_some_and(|id| wheel.rearm(id, next));
-            if !armed {
-                self.entry = Some(wheel.arm(next, slot));
-            }
-            self.armed_at = next;
-        } else if next == NEVER && { self.armed_at } != NEVER && crowded {
+            self.arm(wheel, slot, next);
+        } else if crowded && next == NEVER && { self.armed_at } != NEVER {
             self.leave(wheel);
         }
+    }
+
+    /// The wheel looks at this connection at `next`, earlier than it would have.
+    #[inline(never)]
+    fn arm(&mut self, wheel: &mut Wheel<u32>, slot: u32, next: Time) {
+        let armed = self.entry.is_some_and(|id| wheel.rearm(id, next));
+        if !armed {
+            self.entry = Some(wheel.arm(next, slot));
+        }
+        self.armed_at = next;
     }
 
     /// The entry has fired.
@@ -268,6 +275,7 @@ impl Deadlines {
         self.leave(wheel);
     }
 
+    #[inline(never)]
     fn leave(&mut self, wheel: &mut Wheel<u32>) {
         if let Some(id) = self.entry.take() {
             wheel.cancel(id);

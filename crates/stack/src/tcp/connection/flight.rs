@@ -6,7 +6,7 @@ use crate::tcp::Seq;
 use crate::tcp::connection::congestion::Hystart;
 use crate::tcp::connection::departures::Departures;
 use crate::tcp::connection::recovery::Recovery;
-use crate::tcp::connection::scoreboard::Scoreboard;
+use crate::tcp::connection::scoreboard::{FIN, PUSH, Scoreboard, Sent};
 use crate::tcp::connection::send_buffer::{Blocks, SendBuffer};
 use crate::tcp::connection::writes::Writes;
 use crate::time::Time;
@@ -63,6 +63,19 @@ impl Flight {
     #[inline]
     pub(crate) fn in_flight(&self, outstanding: u32) -> u32 {
         self.board.in_flight(outstanding).saturating_sub(self.recovery.reno_sacked())
+    }
+
+    /// What is out, if it is one segment that was sent once, there was never a doubt about it, and it has all there is to be sent.
+    #[inline]
+    pub(crate) fn only_segment(&self) -> Option<Sent> {
+        let sent = *self.board.only()?;
+        // Guard: `sent.flags & !(FIN | PUSH) == 0` as `true` fails tcp::tests::loss
+        // Guard: `self.data.len() as u32 + u32::from(sent.is(FIN)) == sent.len` as `true` fails tcp::tests::data
+        let whole = sent.flags & !(FIN | PUSH) == 0
+            && self.data.len() as u32 + u32::from(sent.is(FIN)) == sent.len
+            && self.recovery.is_plain()
+            && self.recovery.undo().is_none();
+        whole.then_some(sent)
     }
 
     /// Segments of new data sent in a row, without a pause.

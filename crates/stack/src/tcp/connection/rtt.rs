@@ -24,8 +24,11 @@ pub(crate) struct Rtt {
 /// How long a minimum is believed, seconds.
 const MIN_WINDOW: u32 = 300;
 
+/// Whole microseconds, at most what 32 bits hold.
+#[inline]
 pub(crate) fn micros(duration: Duration) -> u32 {
-    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+    let micros = duration.as_secs().saturating_mul(1_000_000).saturating_add(duration.subsec_micros().into());
+    u32::try_from(micros).unwrap_or(u32::MAX)
 }
 
 impl Rtt {

@@ -191,6 +191,12 @@ impl Scoreboard {
         self.queue.front()
     }
 
+    /// The record, if there is one and no more.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<&Sent> {
+        self.queue.front().filter(|_| self.queue.len() == 1)
+    }
+
     pub(crate) fn get(&self, index: usize) -> Option<&Sent> {
         self.queue.get(index)
     }

@@ -5,7 +5,6 @@ use crate::stats::tcp::DropReason;
 use crate::tcp::Seq;
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::AckReport;
-use crate::tcp::connection::rtt::micros;
 use crate::tcp::connection::scoreboard::{AckClock, Delivered};
 use crate::tcp::connection::{Connection, Flags, State};
 use crate::tcp::input::{Step, Stop};
@@ -14,7 +13,6 @@ use crate::tcp::lane::flow_records::FlowEnd;
 use crate::tcp::segment::Segment;
 use crate::time::Time;
 use crate::wire::TcpFlags;
-use core::time::Duration;
 
 impl Connection {
     /// Fifth: the ACK field (RFC 9293 §3.10.7.4).
@@ -50,7 +48,9 @@ impl Connection {
         self.update_window(core, seg);
         let acked = seg.ack.since(self.snd.una());
         if self.snd.outstanding() > 0 {
-            self.acknowledge(core, cx, seg, acked, old_window);
+            if !self.acknowledge_whole(core, cx, seg) {
+                self.acknowledge(core, cx, seg, acked, old_window);
+            }
         } else if !seg.options.sack.is_empty() && self.has(Flags::SACK) {
             self.late_report(core, seg);
         }
@@ -104,6 +104,36 @@ impl Connection {
             }
             self.snd.take_window(window, seg.seq, seg.ack);
         }
+    }
+
+    /// All that is outstanding has arrived, and is one segment that was sent once, with nothing behind it: what requests and answers end with.
+    /// Does what [`acknowledge`](Self::acknowledge) would, or nothing if it is not that; whether it is.
+    #[inline]
+    fn acknowledge_whole(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> bool {
+        // Guard: `seg.ack == self.snd.nxt()` as `true` fails tcp::tests::loss tcp::tests::data
+        // Guard: `!self.echoes_congestion(seg)` as `true` fails tcp::tests::ecn
+        let plain = seg.ack == self.snd.nxt()
+            && seg.options.sack.is_empty()
+            && !self.echoes_congestion(seg)
+            && !self.has_model();
+        let Some(tx) = self.tx.get_mut().filter(|_| plain) else { return false };
+        let Some(sent) = tx.only_segment() else { return false };
+        core.stats.bytes_acked += tx.data.len() as u64;
+        core.stats.acks_received += 1;
+        self.snd.acknowledged(seg.ack);
+        self.timers.progress();
+        let sample = cx.now.micros_since(sent.at);
+        if core.config.hystart {
+            let exits = self.congestion.on_rtt(&mut tx.hystart, sample, seg.ack, seg.ack);
+            core.stats.hystart_exits += u64::from(exits);
+        }
+        self.sample_rtt(core, sample, cx.now);
+        self.end_plain_flight(cx.now, sent.len);
+        if let Some(tx) = self.tx.take() {
+            core.give_flight(tx);
+        }
+        self.room_was_made(core, cx);
+        true
     }
 
     /// Something is outstanding: what of it has arrived?
@@ -181,17 +211,22 @@ impl Connection {
             }
         }
         if acked > 0 {
-            if self.has(Flags::MSS_LOWERED) {
-                self.perhaps_raise_mss(core, cx.now);
-            }
-            self.grow_send_buffer(core, cx);
-            // What more was to come has not: without Nagle nothing waits longer than a round trip.
-            if self.has(Flags::NODELAY) {
-                self.set_more(false);
-            }
-            self.set_starved(false);
-            self.wake_writer_with_room(core);
+            self.room_was_made(core, cx);
         }
+    }
+
+    /// Something was acknowledged: more may be written and sent.
+    fn room_was_made(&mut self, core: &mut Core, cx: &Cx<'_>) {
+        if self.has(Flags::MSS_LOWERED) {
+            self.perhaps_raise_mss(core, cx.now);
+        }
+        self.grow_send_buffer(core, cx);
+        // What more was to come has not: without Nagle nothing waits longer than a round trip.
+        if self.has(Flags::NODELAY) {
+            self.set_more(false);
+        }
+        self.set_starved(false);
+        self.wake_writer_with_room(core);
     }
 
     /// Nothing is outstanding: SACK blocks can only tell of something that was received twice.
@@ -239,7 +274,7 @@ impl Connection {
         }
         let sample = match delivered.rtt_from {
             // Guard: `!delivered.retransmitted` as `true` fails guards::what_waited_behind_a_retransmission
-            Some(at) if !delivered.retransmitted => Some(clock.now.saturating_duration_since(at)),
+            Some(at) if !delivered.retransmitted => Some(clock.now.micros_since(at)),
             // A retransmission: only the echo tells which transmission it answers (RFC 7323 §4.1).
             _ => clock.echo.filter(|_| report.acked > 0 && seg.ack == self.snd.una()).and_then(|echo| {
                 // Guard: `!delivered.is_answered_by(echo, clock)` as `false` fails lossy::timeouts_stay
@@ -248,17 +283,16 @@ impl Connection {
                 }
                 let ms = self.stamps.clock(clock.now).wrapping_sub(echo);
                 // Guard: `ms < 1 << 20` as `true` fails guards::an_echo_of_the_future
-                (echo != 0 && ms < 1 << 20).then(|| Duration::from_millis(u64::from(ms)))
+                (echo != 0 && ms < 1 << 20).then(|| ms * 1000)
             }),
         };
         if let Some(sample) = sample {
             self.sample_rtt(core, sample, clock.now);
             if core.config.hystart && self.congestion.in_slow_start() && delivered.rtt_from.is_some() {
-                let us = micros(sample);
                 let (una, nxt) = (self.snd.una(), self.snd.nxt());
                 if let Some(tx) = self.tx.get_mut() {
                     core.stats.hystart_exits +=
-                        u64::from(self.congestion.on_rtt(&mut tx.hystart, us, una, nxt));
+                        u64::from(self.congestion.on_rtt(&mut tx.hystart, sample, una, nxt));
                 }
             }
         // Guard: `report.acked > 0 && self.tx.get().is_some_and(|tx| tx.recovery.probe_is_sent_again())` as

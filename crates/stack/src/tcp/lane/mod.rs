@@ -301,7 +301,7 @@ impl Core {
     }
 
     /// Brings the wheel up to date.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle_timer(&mut self, c: &mut Connection) {
         let (undo, crowded) = (c.undo_until(), self.established >= CROWDED);
         c.timers.settle(&mut self.wheel, c.id().slot, undo, crowded);

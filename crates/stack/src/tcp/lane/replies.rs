@@ -18,6 +18,12 @@ impl Core {
         self.replies.len() < self.config.max_replies
     }
 
+    /// Whether one waits to go out.
+    #[inline]
+    pub(crate) fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
     /// The next one to go out.
     #[inline]
     pub(crate) fn next_reply(&mut self) -> Option<IpOutput> {

@@ -20,7 +20,8 @@ impl Connection {
     /// An acknowledgement while data was outstanding.
     pub(crate) fn recover(&mut self, core: &mut Core, now: Time, report: &AckReport) {
         if self.is_end_of_plain_flight(report) {
-            return self.end_plain_flight(now, report);
+            let mss = self.effective_mss();
+            return self.end_plain_flight(now, report.delivered.bytes.max(mss.min(report.acked)));
         }
         let lost_before = self.tx.get().map_or(0, |tx| tx.board.lost());
         // Without SACK, duplicates have told of some of it before.
@@ -93,9 +94,9 @@ impl Connection {
             && self.tx.get().is_some_and(|tx| tx.data.is_empty() && tx.recovery.is_plain())
     }
 
-    fn end_plain_flight(&mut self, now: Time, report: &AckReport) {
-        let mss = self.effective_mss();
-        self.grow_window(now, report.delivered.bytes.max(mss.min(report.acked)));
+    /// So many bytes ended it.
+    pub(crate) fn end_plain_flight(&mut self, now: Time, bytes: u32) {
+        self.grow_window(now, bytes);
         self.timers.stop_reordering();
         if !self.timers.is_probe() {
             self.timers.stop_rtx();
