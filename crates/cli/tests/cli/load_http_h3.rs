@@ -1,7 +1,8 @@
 //! `flowlane load http --http3` against servers that others wrote: the crates `quinn` and `h3`, and ngtcp2's from Debian; and what it refuses.
 
+use std::collections::HashMap;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -33,6 +34,8 @@ struct Server {
 struct Manner {
     /// Requests on a connection, behind which it says GOAWAY.
     most: Option<usize>,
+    /// Windows of a stream and of a connection, bytes.
+    windows: Option<(u32, u32)>,
 }
 
 impl Server {
@@ -51,7 +54,12 @@ impl Server {
             .with_single_cert(vec![made.cert.der().clone()], key.into())
             .unwrap();
         tls.alpn_protocols = vec![b"h3".to_vec()];
-        let config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).unwrap()));
+        let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).unwrap()));
+        if let Some((stream, connection)) = manner.windows {
+            let mut transport = quinn::TransportConfig::default();
+            transport.stream_receive_window(stream.into()).receive_window(connection.into());
+            config.transport_config(Arc::new(transport));
+        }
         let (asked, connections) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicUsize>::default());
         let (told, at) = mpsc::channel();
         let (seen, count) = (asked.clone(), connections.clone());
@@ -101,6 +109,9 @@ async fn serve(connection: quinn::Connection, manner: Manner, seen: Arc<Mutex<Ve
         let seen = seen.clone();
         tokio::spawn(async move {
             let Ok((request, mut stream)) = resolver.resolve_request().await else { return };
+            if request.uri().path() == "/unread" {
+                return std::future::pending().await;
+            }
             let mut body = Vec::new();
             while let Ok(Some(mut data)) = stream.recv_data().await {
                 body.extend_from_slice(&data.copy_to_bytes(data.remaining()));
@@ -200,6 +211,81 @@ fn requests_arrive_whole_and_answers_are_read() {
     assert!(bodies.len() == n && n as u64 == counts(&run)["answered"].as_u64().unwrap() && n >= 190, "{n}");
 }
 
+/// What lies between a client and a server, which has their datagrams pass or not: the number of the client's port, and how many it has sent.
+fn path(to: SocketAddr, passes: fn(usize, usize) -> bool) -> SocketAddr {
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = near.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut clients: HashMap<SocketAddr, (usize, usize, UdpSocket)> = HashMap::new();
+        let mut datagram = [0; 2048];
+        while let Ok((n, from)) = near.recv_from(&mut datagram) {
+            let number = clients.len();
+            let (number, sent, far) = clients.entry(from).or_insert_with(|| {
+                let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+                far.connect(to).unwrap();
+                let (back, near) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let (mut answer, mut sent) = ([0; 2048], 0);
+                    while let Ok(n) = back.recv(&mut answer) {
+                        sent += 1;
+                        if passes(number, sent) {
+                            let _ = near.send_to(&answer[..n], from);
+                        }
+                    }
+                });
+                (number, 0, far)
+            });
+            *sent += 1;
+            if passes(*number, *sent) {
+                let _ = far.send(&datagram[..n]);
+            }
+        }
+    });
+    at
+}
+
+#[test]
+fn a_path_that_loses_datagrams_is_crossed() {
+    let server = Server::start("h3-lossy", Manner::default());
+    // Each seventh is lost, but for what the handshake needs.
+    let lossy = path(server.at, |_, sent| sent < 8 || sent % 7 != 0);
+    let url = format!("https://localhost:{}/echo", lossy.port());
+    let ca = server.scratch.path("ca.pem");
+    let arguments = ["--json", "--ca", &ca, &url, "--http3", "3", "-c", "2", "-n", "40"];
+    let (code, run) = report(&[&arguments[..], &["--body-size", "20000", "--expect-length", "20000"]].concat());
+    assert_eq!(code, Some(0));
+    all_answered(&run, 40);
+    assert!(counts(&run)["more"]["quic-packets-lost"].as_u64().unwrap() >= 20, "{}", counts(&run));
+    assert!(server.asked().iter().all(|asked| asked.3.len() == 20_000));
+}
+
+#[test]
+fn a_path_that_forgets_a_connection_costs_no_more_than_that() {
+    let server = Server::start("h3-forgets", Manner::default());
+    let forgetful = path(server.at, |_, sent| sent < 30);
+    let url = format!("https://localhost:{}/a", forgetful.port());
+    let ca = server.scratch.path("ca.pem");
+    let arguments = ["--json", "--ca", &ca, &url, "--http3", "-c", "1", "-n", "60", "--timeout", "400ms"];
+    let (code, run) = report(&arguments);
+    assert_eq!(code, Some(1));
+    let counts = counts(&run);
+    let errors = counts["errors"].as_object().unwrap();
+    // One connection after the other is forgotten, with a request or two on its way, and each is given up for it.
+    assert!(errors.len() == 1 && errors.contains_key("timeout"), "{counts}");
+    assert!(counts["answered"].as_u64().unwrap() >= 40, "{counts}");
+    assert!(server.connections.load(Ordering::Relaxed) >= 3, "{counts}");
+}
+
+#[test]
+fn windows_of_a_few_bytes_let_everything_through() {
+    let server = Server::start("h3-windows", Manner { windows: Some((300, 1000)), ..Manner::default() });
+    let arguments = ["--http3", "8", "-c", "2", "-n", "32", "--body-size", "9000", "--expect-length", "9000"];
+    let (code, run) = server.report("/echo", &arguments);
+    assert_eq!(code, Some(0));
+    all_answered(&run, 32);
+    assert!(server.asked().iter().all(|asked| asked.3.len() == 9000));
+}
+
 #[test]
 fn failures_have_their_kinds() {
     let server = Server::start("h3-failures", Manner::default());
@@ -218,6 +304,8 @@ fn failures_have_their_kinds() {
     assert_eq!(errors("/reset", &[]), is("http3"));
     assert_eq!(errors("/short", &[]), is("closed"));
     assert_eq!(errors("/silent", &["--request-timeout", "50ms"]), is("timeout"));
+    let unread = ["--request-timeout", "50ms", "--body-size", "3000000"];
+    assert_eq!(errors("/unread", &unread), is("timeout"));
     assert_eq!(errors("/large", &["--max-body", "1Mi"]), is("too-long"));
     assert_eq!(errors("/a", &["--expect-contains", "x"]), is("content"));
 }
@@ -232,7 +320,7 @@ fn what_was_not_processed_is_sent_again() {
     assert!(again >= 25, "{again}");
 
     // A server that ends its connections has others opened.
-    let server = Server::start("h3-goaway", Manner { most: Some(10) });
+    let server = Server::start("h3-goaway", Manner { most: Some(10), ..Manner::default() });
     let (_, run) = server.report("/a", &["--http3", "4", "-n", "100"]);
     all_answered(&run, 100);
     assert!(server.connections.load(Ordering::Relaxed) >= 8);

@@ -1,9 +1,11 @@
 //! `flowlane serve http --http3` before clients that others wrote: the crates `quinn` and `h3`, and ngtcp2's from Debian. A client whose address
 //! changes stays in its lane.
 
+use std::cell::RefCell;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -135,6 +137,95 @@ fn every_endpoint_answers() {
     );
     assert_eq!(summary["answers-2xx"], 10, "{summary}");
     assert_eq!(summary["errors"]["body-too-long"], 1, "{summary}");
+}
+
+#[test]
+fn answers_of_one_connection_share_its_window() {
+    const EACH: usize = 4_000_000;
+    let server = Server::start("serve-h3-shares", "--workers 1");
+    let path = format!("/size/{EACH}");
+    let (asked, so_far) = (3, Rc::new(RefCell::new(vec![0; 3])));
+    let at_first_end = Rc::new(RefCell::new(Vec::new()));
+    run(async {
+        let client = server.client();
+        let sender = connect(&client, server.at).await;
+        let reading = (0..asked).map(|n| {
+            let (mut sender, path) = (sender.clone(), path.clone());
+            let (so_far, at_first_end) = (so_far.clone(), at_first_end.clone());
+            async move {
+                let uri = format!("https://localhost{path}");
+                let mut stream =
+                    sender.send_request(http::Request::get(uri).body(()).unwrap()).await.unwrap();
+                stream.finish().await.unwrap();
+                stream.recv_response().await.unwrap();
+                while let Some(data) = stream.recv_data().await.unwrap() {
+                    so_far.borrow_mut()[n] += data.remaining();
+                }
+                let so_far = so_far.borrow();
+                assert_eq!(so_far[n], EACH);
+                if at_first_end.borrow().is_empty() {
+                    at_first_end.borrow_mut().clone_from(&so_far);
+                }
+            }
+        });
+        let set = tokio::task::LocalSet::new();
+        let tasks: Vec<_> = reading.map(|reading| set.spawn_local(reading)).collect();
+        set.run_until(async {
+            for task in tasks {
+                task.await.unwrap();
+            }
+        })
+        .await;
+    });
+    let least = at_first_end.borrow().iter().copied().min().unwrap();
+    assert!(least > EACH / 2, "when the first was whole: {:?}", at_first_end.borrow());
+}
+
+#[test]
+fn a_server_that_was_killed_and_started_again_says_so() {
+    let scratch = Scratch::new("serve-h3-killed");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(scratch.path("ca.pem"), made.cert.pem()).unwrap();
+    fs::write(scratch.path("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    let (port, cert, key) = (free_port(), scratch.path("ca.pem"), scratch.path("key.pem"));
+    let line =
+        format!("serve http --port {port} --cert {cert} --cert-key {key} --http3 --no-pin --workers 1 --json");
+    let start = || Program::ready(flowlane(&line), &format!("port {port} and UDP port {port}"));
+    let server = Server { program: start(), scratch, at: ([127, 0, 0, 1], port).into() };
+    run(async {
+        let client = server.client();
+        let connection = client.connect(server.at, "localhost").unwrap().await.unwrap();
+        let (mut driver, mut sender) =
+            h3::client::new(h3_quinn::Connection::new(connection.clone())).await.unwrap();
+        tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
+        assert_eq!(ask(&mut sender, Method::GET, "/size/9", b"").await.0, 200);
+        server.program.signal(Signal::KILL);
+        assert!(!server.program.end().status.success());
+        let _again = start();
+        // What the client sends next is none of the new server's, and it says that it knows nothing of it.
+        let _ = connection.open_uni().await.unwrap().write_all(&[0x21; 200]).await;
+        let ended = connection.closed().await;
+        assert_eq!(ended, quinn::ConnectionError::Reset);
+    });
+}
+
+#[test]
+fn both_ends_are_ours() {
+    let server = Server::start("serve-h3-both", "--workers 2 --buckets 8");
+    let load = |arguments: &str| {
+        let at = format!("https://[::1]:{}", server.at.port());
+        let line = format!("load http {at}{arguments} -k --no-pin --quiet --json");
+        let output = flowlane(&line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{line}: {said}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["total"]["counts"]["answered"].clone()
+    };
+    assert_eq!(load("/size/10 --http3 1 -c 300 -n 900"), 900);
+    let both = "--body-size 300000 --expect-length 300000";
+    assert_eq!(load(&format!("/echo --http3 8 -c 4 -n 64 {both} --workers 2")), 64);
+    assert_eq!(load(&format!("/echo --http3 8 -c 2 -n 16 {both} --workers 1")), 16);
+    assert_eq!(server.summary()["http3-connections"], 306);
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub struct Client {
     /// Answers of the endpoint to what is none of the connection's.
     answer: Vec<u8>,
     alarm: Option<(u64, Sleep)>,
+    /// When a datagram came last; in the beginning, when it began.
+    heard: u64,
 }
 
 impl std::fmt::Debug for Client {
@@ -99,6 +101,7 @@ impl Client {
             most,
             answer: Vec::new(),
             alarm: None,
+            heard: now,
         })
     }
 
@@ -108,8 +111,9 @@ impl Client {
     /// The socket is gone, or the network says that the peer is not there.
     pub fn receive(&mut self, cx: &mut Context<'_>, now: u64) -> Result<(), Lost> {
         let instant = self.base.instant(now);
-        let Self { wire, endpoint, connection, answer, .. } = self;
+        let Self { wire, endpoint, connection, answer, heard, .. } = self;
         let result = wire.receive(cx, |remote, local, data| {
+            *heard = now;
             answer.clear();
             match endpoint.handle(instant, remote, Some(local), None, data, answer) {
                 Some(DatagramEvent::ConnectionEvent(_, event)) => connection.handle_event(event),
@@ -180,6 +184,12 @@ impl Client {
         let Some(due) = self.connection.poll_timeout().map(|at| self.base.nanos(at)) else { return Ok(()) };
         self.wake_at(cx, due);
         Ok(())
+    }
+
+    /// When the server was heard last, in the lane's time; in the beginning, when the connection began.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        self.heard
     }
 
     /// Has the task woken at this time, or earlier.

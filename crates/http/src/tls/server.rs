@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
+use quinn_proto::crypto::HmacKey;
 use quinn_proto::crypto::rustls::QuicServerConfig;
+use ring::hmac;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,6 +41,7 @@ pub enum Identity {
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     certificate: CertificateDer<'static>,
+    reset: Arc<hmac::Key>,
 }
 
 impl ServerTls {
@@ -64,6 +67,7 @@ impl ServerTls {
                 (vec![made.cert.der().clone()], key.into())
             }
         };
+        let reset = Arc::new(reset_key(key.secret_der()));
         let certificate = chain.first().cloned().unwrap_or_else(|| CertificateDer::from(Vec::new()));
         let builder =
             ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
@@ -76,7 +80,7 @@ impl ServerTls {
         let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Identity)?;
         config.alpn_protocols = alpn.names();
         config.ticketer = rustls::crypto::ring::Ticketer::new()?;
-        Ok(Self { config: Arc::new(config), certificate })
+        Ok(Self { config: Arc::new(config), certificate, reset })
     }
 
     /// The same certificate, and the same demands on clients, for QUIC.
@@ -87,6 +91,13 @@ impl ServerTls {
         let mut config = ServerConfig::clone(&self.config);
         config.alpn_protocols = Alpn::Http3.names();
         QuicServerConfig::try_from(config).map_err(|_| TlsError::Quic)
+    }
+
+    /// The key of stateless resets (RFC 9000 §10.3.2), made of the certificate's: whoever restarts a server tells the clients of the one before that
+    /// their connections are no more.
+    #[must_use]
+    pub fn reset_key(&self) -> Arc<dyn HmacKey> {
+        self.reset.clone()
     }
 
     /// The server's certificate in PEM, for clients to trust.
@@ -144,6 +155,12 @@ impl ServerTls {
             Err((error, stream)) => Err((error.into(), stream)),
         }
     }
+}
+
+/// A key that says nothing of the one that it is made of.
+fn reset_key(secret: &[u8]) -> hmac::Key {
+    let own = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&own, b"stateless resets").as_ref())
 }
 
 /// Names of a certificate for a server on these addresses.

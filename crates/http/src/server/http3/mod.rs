@@ -82,7 +82,9 @@ impl Http3 {
         server.transport_config(Arc::new(transport));
         Ok(Some(Self {
             server: Arc::new(server),
-            endpoint: EndpointConfig::default(),
+            // Guard: `EndpointConfig::new(tls.reset_key())` as `EndpointConfig::default()` fails
+            // cli/serve_http_h3::a_server_that_was_killed
+            endpoint: EndpointConfig::new(tls.reset_key()),
             mail: Mailboxes::new(lanes, MAIL),
             lanes,
         }))

@@ -53,6 +53,8 @@ pub(super) struct Request {
     pub(super) due: u64,
     /// Since when there was no progress.
     since: u64,
+    /// The turn in which something of it was last sent.
+    pub(super) wrote: u64,
 }
 
 impl Request {
@@ -71,7 +73,13 @@ impl Request {
             answered: false,
             due: u64::MAX,
             since: now,
+            wrote: 0,
         }
+    }
+
+    /// How much of the body has come, and whether all has.
+    pub(super) fn came(&self) -> (u64, bool) {
+        (self.received, self.part == Part::Ended)
     }
 
     /// Reads what has come, as far as there is room for what is sent back.
@@ -287,8 +295,8 @@ impl Request {
         }
     }
 
-    /// Sends as much as there is room for.
-    pub(super) fn write(&mut self, lane: &Lane, connection: &mut Connection, now: u64) -> Done {
+    /// Sends as much as there is room for. `turn`: how often any request of the connection has had its turn.
+    pub(super) fn write(&mut self, lane: &Lane, connection: &mut Connection, now: u64, turn: u64) -> Done {
         if !self.answered && self.part == Part::Ended && self.due <= now {
             self.begin(lane);
         }
@@ -297,7 +305,7 @@ impl Request {
                 match connection.send_stream(self.id).write(&self.out[self.at..]) {
                     Ok(n) => {
                         self.at += n;
-                        self.since = now;
+                        (self.since, self.wrote) = (now, turn);
                     }
                     Err(WriteError::Blocked) => return Done::No,
                     Err(WriteError::Stopped(code)) => {
