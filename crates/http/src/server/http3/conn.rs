@@ -37,6 +37,10 @@ pub(super) struct Conn {
     leaving: bool,
     opened: u64,
     connected: bool,
+    /// Its handshake is not complete, as the port counts it.
+    pub(super) shaking: bool,
+    /// Its handshake was a full one, so far as it is known.
+    pub(super) full: bool,
     /// Requests that wait for a time, by it.
     waiting: u64,
     check_at: u64,
@@ -60,6 +64,8 @@ impl Conn {
             leaving: false,
             opened: now,
             connected: false,
+            shaking: true,
+            full: false,
             waiting: u64::MAX,
             check_at: now + CHECK,
         }
@@ -132,6 +138,7 @@ impl Conn {
             Event::Connected => {
                 self.connected = true;
                 self.lane.cells().add(Counter::Handshakes, 1);
+                self.lane.cells().add(Counter::Resumed, u64::from(!self.full));
                 self.lane.cells().add(Counter::Http3, 1);
                 self.control = self.connection.streams().open(Dir::Uni);
                 if let Some(control) = self.control {
