@@ -53,7 +53,7 @@ impl Line {
     /// Whether a request may go now.
     pub(super) fn may_go(&self, request: u16) -> bool {
         // Guard: `is_safe(&self.shared.plan.pool.requests[usize::from(request)].method)` as `true` fails
-        // cli/load_http_h3::early_data_is_for
+        // cli/serve_http_h3::sessions_are_taken_up
         !self.early || is_safe(&self.shared.plan.pool.requests[usize::from(request)].method)
     }
 
