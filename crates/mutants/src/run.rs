@@ -111,8 +111,17 @@ fn build(copy: &Path, guards: &[&Guard]) -> Result<Programs, String> {
     if packages.iter().any(|package| !is_library(copy, package)) {
         cargo.arg("--bins");
     }
+    let named: BTreeSet<&str> =
+        guards.iter().flat_map(|guard| &guard.tests).map(|(program, _)| program.as_str()).collect();
+    let has = |package: &&str, program: &str| {
+        let tests = copy.join(package).join("tests");
+        program.is_empty()
+            || tests.join(program).exists()
+            || tests.join(program).with_extension("rs").exists()
+    };
+    let elsewhere = named.iter().any(|program| !packages.iter().any(|package| has(package, program)));
     // Of the whole workspace what all depend on is there from its own tests; for a few crates features differ, and it is built again.
-    if packages.len() > A_FEW {
+    if packages.len() > A_FEW || elsewhere {
         // The fuzz targets have modules of other crates by path, in which nothing is broken.
         cargo.args(["--workspace", "--exclude", "flowlane-fuzz"]);
     } else {
@@ -120,8 +129,6 @@ fn build(copy: &Path, guards: &[&Guard]) -> Result<Programs, String> {
             cargo.args(["-p", &own(copy, package)?.0]);
         }
     }
-    let named: BTreeSet<&str> =
-        guards.iter().flat_map(|guard| &guard.tests).map(|(program, _)| program.as_str()).collect();
     for program in named.into_iter().filter(|program| !program.is_empty()) {
         cargo.args(["--test", program]);
     }

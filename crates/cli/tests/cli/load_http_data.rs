@@ -399,6 +399,10 @@ fn what_stands_beside_the_options_of_others_works() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
     command.args(["serve", "http", "--addr", "127.0.0.1/8", "--no-pin", "--port", &port.to_string()]);
     let _server = Program::ready(command, "http on 127.0.0.1");
+    let quic = free_port();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    command.args(["serve", "http", "--tls", "--http3", "--no-pin", "--port", &quic.to_string()]);
+    let _over_quic = Program::ready(command, &format!("UDP port {quic}"));
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/peers-options.md");
     let page = std::fs::read_to_string(page).unwrap();
     std::fs::write(dir.path("tea.json"), "{\"text\": \"tea\"}").unwrap();
@@ -420,7 +424,8 @@ fn what_stands_beside_the_options_of_others_works() {
         if ours.contains("echo.pb") && !described {
             continue;
         }
-        let mut ours = ours.replace("URL/", "URL").replace("URL", &format!("http://127.0.0.1:{port}/"));
+        let (scheme, port) = if ours.contains("--http3") { ("https", quic) } else { ("http", port) };
+        let mut ours = ours.replace("URL/", "URL").replace("URL", &format!("{scheme}://127.0.0.1:{port}/"));
         for (long, short) in
             [("-d 30s", "-d 150ms"), ("-d 10s", "-d 150ms"), ("--warm-up 2s", "--warm-up 100ms")]
         {

@@ -1,7 +1,8 @@
 //! `flowlane load http --http3` against servers that others wrote: the crates `quinn` and `h3`, and ngtcp2's from Debian; and what it refuses.
 
+use std::collections::HashMap;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -33,6 +34,20 @@ struct Server {
 struct Manner {
     /// Requests on a connection, behind which it says GOAWAY.
     most: Option<usize>,
+    /// Windows of a stream and of a connection, bytes.
+    windows: Option<(u32, u32)>,
+    early: Early,
+}
+
+/// What a server makes of early data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Early {
+    #[default]
+    Never,
+    /// After the first connection its sessions are taken up, and early data is refused.
+    OnceOffered,
+    /// It is taken, and the first request of every connection but the first is answered 425.
+    TooEarly,
 }
 
 impl Server {
@@ -51,7 +66,16 @@ impl Server {
             .with_single_cert(vec![made.cert.der().clone()], key.into())
             .unwrap();
         tls.alpn_protocols = vec![b"h3".to_vec()];
-        let config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).unwrap()));
+        let later = QuicServerConfig::try_from(tls.clone()).unwrap();
+        if manner.early != Early::Never {
+            tls.max_early_data_size = u32::MAX;
+        }
+        let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).unwrap()));
+        if let Some((stream, connection)) = manner.windows {
+            let mut transport = quinn::TransportConfig::default();
+            transport.stream_receive_window(stream.into()).receive_window(connection.into());
+            config.transport_config(Arc::new(transport));
+        }
         let (asked, connections) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicUsize>::default());
         let (told, at) = mpsc::channel();
         let (seen, count) = (asked.clone(), connections.clone());
@@ -60,12 +84,24 @@ impl Server {
             runtime.block_on(async move {
                 let endpoint = quinn::Endpoint::server(config, "127.0.0.1:0".parse().unwrap()).unwrap();
                 told.send(endpoint.local_addr().unwrap()).unwrap();
+                let mut later = Some(later).filter(|_| manner.early == Early::OnceOffered);
                 while let Some(incoming) = endpoint.accept().await {
+                    if let Some(later) = later.take() {
+                        endpoint.set_server_config(Some(quinn::ServerConfig::with_crypto(Arc::new(later))));
+                    }
                     let (seen, count) = (seen.clone(), count.clone());
                     tokio::spawn(async move {
-                        let Ok(connection) = incoming.await else { return };
-                        count.fetch_add(1, Ordering::Relaxed);
-                        serve(connection, manner, seen).await;
+                        let connecting = incoming.accept().unwrap();
+                        let connection = match connecting.into_0rtt() {
+                            Ok((connection, _)) if manner.early == Early::TooEarly => connection,
+                            Ok((connection, accepted)) => {
+                                accepted.await;
+                                connection
+                            }
+                            Err(_) => return,
+                        };
+                        let number = count.fetch_add(1, Ordering::Relaxed);
+                        serve(connection, manner, number, seen).await;
                     });
                 }
             });
@@ -88,7 +124,7 @@ impl Server {
     }
 }
 
-async fn serve(connection: quinn::Connection, manner: Manner, seen: Arc<Mutex<Vec<Asked>>>) {
+async fn serve(connection: quinn::Connection, manner: Manner, number: usize, seen: Arc<Mutex<Vec<Asked>>>) {
     let builder = h3::server::builder();
     let quic = h3_quinn::Connection::new(connection);
     let Ok(mut h3) = builder.build::<_, Bytes>(quic).await else { return };
@@ -99,8 +135,12 @@ async fn serve(connection: quinn::Connection, manner: Manner, seen: Arc<Mutex<Ve
             let _ = h3.shutdown(0).await;
         }
         let seen = seen.clone();
+        let too_early = manner.early == Early::TooEarly && number > 0 && taken == 1;
         tokio::spawn(async move {
             let Ok((request, mut stream)) = resolver.resolve_request().await else { return };
+            if request.uri().path() == "/unread" {
+                return std::future::pending().await;
+            }
             let mut body = Vec::new();
             while let Ok(Some(mut data)) = stream.recv_data().await {
                 body.extend_from_slice(&data.copy_to_bytes(data.remaining()));
@@ -124,13 +164,27 @@ async fn serve(connection: quinn::Connection, manner: Manner, seen: Arc<Mutex<Ve
             if path == "/silent" {
                 return std::future::pending().await;
             }
-            let status = if path == "/missing" { 404 } else { 200 };
+            let location = match path.as_str() {
+                "/same" => Some("/a".to_owned()),
+                "/loop" => Some("/loop".to_owned()),
+                "/plain" => Some("http://localhost/".to_owned()),
+                path => path.strip_prefix("/port/").map(|port| format!("https://localhost:{port}/a")),
+            };
+            let status = match path.as_str() {
+                "/missing" => 404,
+                _ if location.is_some() => 307,
+                _ if too_early => 425,
+                _ => 200,
+            };
             let content = match path.as_str() {
                 "/large" => Bytes::from(vec![b'x'; 3_000_000]),
                 "/login" => Bytes::from_static(b"token=t-17;"),
                 _ => Bytes::from(body),
             };
             let mut response = http::Response::builder().status(status);
+            if let Some(location) = location {
+                response = response.header("location", location);
+            }
             if path != "/large" {
                 response =
                     response.header("content-length", if path == "/short" { 9 } else { content.len() });
@@ -200,6 +254,83 @@ fn requests_arrive_whole_and_answers_are_read() {
     assert!(bodies.len() == n && n as u64 == counts(&run)["answered"].as_u64().unwrap() && n >= 190, "{n}");
 }
 
+/// What lies between a client and a server, which has their datagrams pass or not: the number of the client's port, and how many it has sent.
+fn path(to: SocketAddr, passes: fn(usize, usize) -> bool) -> SocketAddr {
+    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = near.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut clients: HashMap<SocketAddr, (usize, usize, UdpSocket)> = HashMap::new();
+        let mut datagram = [0; 2048];
+        while let Ok((n, from)) = near.recv_from(&mut datagram) {
+            let number = clients.len();
+            let (number, sent, far) = clients.entry(from).or_insert_with(|| {
+                let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+                far.connect(to).unwrap();
+                let (back, near) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let (mut answer, mut sent) = ([0; 2048], 0);
+                    while let Ok(n) = back.recv(&mut answer) {
+                        sent += 1;
+                        if passes(number, sent) {
+                            let _ = near.send_to(&answer[..n], from);
+                        }
+                    }
+                });
+                (number, 0, far)
+            });
+            *sent += 1;
+            if passes(*number, *sent) {
+                let _ = far.send(&datagram[..n]);
+            }
+        }
+    });
+    at
+}
+
+#[test]
+fn a_path_that_loses_datagrams_is_crossed() {
+    let server = Server::start("h3-lossy", Manner::default());
+    // Each seventh is lost, but for what the handshake needs.
+    let lossy = path(server.at, |_, sent| sent < 8 || sent % 7 != 0);
+    let url = format!("https://localhost:{}/echo", lossy.port());
+    let ca = server.scratch.path("ca.pem");
+    let lost = ["--fail", "quic-packets-lost < 20", "--fail", "tls-resumed > 0"];
+    let arguments =
+        [&["--json", "--ca", &ca, &url, "--http3", "3", "-c", "2", "-n", "40"], &lost[..]].concat();
+    let (code, run) =
+        report(&[&arguments[..], &["--body-size", "20000", "--expect-length", "20000"]].concat());
+    assert_eq!(code, Some(0));
+    all_answered(&run, 40);
+    assert!(server.asked().iter().all(|asked| asked.3.len() == 20_000));
+}
+
+#[test]
+fn a_path_that_forgets_a_connection_costs_no_more_than_that() {
+    let server = Server::start("h3-forgets", Manner::default());
+    let forgetful = path(server.at, |_, sent| sent < 30);
+    let url = format!("https://localhost:{}/a", forgetful.port());
+    let ca = server.scratch.path("ca.pem");
+    let arguments = ["--json", "--ca", &ca, &url, "--http3", "-c", "1", "-n", "60", "--timeout", "400ms"];
+    let (code, run) = report(&arguments);
+    assert_eq!(code, Some(1));
+    let counts = counts(&run);
+    let errors = counts["errors"].as_object().unwrap();
+    // One connection after the other is forgotten, with a request or two on its way, and each is given up for it.
+    assert!(errors.len() == 1 && errors.contains_key("timeout"), "{counts}");
+    assert!(counts["answered"].as_u64().unwrap() >= 40, "{counts}");
+    assert!(server.connections.load(Ordering::Relaxed) >= 3, "{counts}");
+}
+
+#[test]
+fn windows_of_a_few_bytes_let_everything_through() {
+    let server = Server::start("h3-windows", Manner { windows: Some((300, 1000)), ..Manner::default() });
+    let arguments = ["--http3", "8", "-c", "2", "-n", "32", "--body-size", "9000", "--expect-length", "9000"];
+    let (code, run) = server.report("/echo", &arguments);
+    assert_eq!(code, Some(0));
+    all_answered(&run, 32);
+    assert!(server.asked().iter().all(|asked| asked.3.len() == 9000));
+}
+
 #[test]
 fn failures_have_their_kinds() {
     let server = Server::start("h3-failures", Manner::default());
@@ -218,6 +349,8 @@ fn failures_have_their_kinds() {
     assert_eq!(errors("/reset", &[]), is("http3"));
     assert_eq!(errors("/short", &[]), is("closed"));
     assert_eq!(errors("/silent", &["--request-timeout", "50ms"]), is("timeout"));
+    let unread = ["--request-timeout", "50ms", "--body-size", "3000000"];
+    assert_eq!(errors("/unread", &unread), is("timeout"));
     assert_eq!(errors("/large", &["--max-body", "1Mi"]), is("too-long"));
     assert_eq!(errors("/a", &["--expect-contains", "x"]), is("content"));
 }
@@ -232,11 +365,75 @@ fn what_was_not_processed_is_sent_again() {
     assert!(again >= 25, "{again}");
 
     // A server that ends its connections has others opened.
-    let server = Server::start("h3-goaway", Manner { most: Some(10) });
+    let server = Server::start("h3-goaway", Manner { most: Some(10), ..Manner::default() });
     let (_, run) = server.report("/a", &["--http3", "4", "-n", "100"]);
     all_answered(&run, 100);
     assert!(server.connections.load(Ordering::Relaxed) >= 8);
     assert_eq!(server.asked().len(), 100, "none was processed twice");
+}
+
+#[test]
+fn redirects_are_followed() {
+    let (server, other) =
+        (Server::start("h3-redirects", Manner::default()), Server::start("h3-redirected", Manner::default()));
+    let arguments = ["--http3", "3", "-c", "2", "-n", "20", "--follow", "--body", "b"];
+    let (code, run) = server.report("/same", &arguments);
+    assert_eq!(code, Some(0));
+    all_answered(&run, 20);
+    assert_eq!(counts(&run)["more"]["redirects"], 20);
+    assert_eq!(counts(&run)["codes"]["200"], 20, "{}", counts(&run));
+    let asked = server.asked();
+    let at = |path: &str| asked.iter().filter(|a| a.0 == "POST" && a.1 == path && &a.3[..] == b"b").count();
+    assert_eq!((at("/same"), at("/a"), server.connections.load(Ordering::Relaxed)), (20, 20, 2));
+
+    // Another origin, and back: each on a connection of its own.
+    let away = format!("/port/{}", other.at.port());
+    let arguments =
+        ["--http3", "2", "-c", "1", "-n", "6", "--follow", "--expect-length", "0", "-k", "--json"];
+    let (code, run) = report(&[&[&*server.url(&away)], &arguments[..]].concat());
+    assert_eq!(code, Some(0), "{}", counts(&run));
+    all_answered(&run, 6);
+    assert_eq!(counts(&run)["more"]["redirects"], 6);
+    assert_eq!(other.asked().len(), 6);
+    assert_eq!(other.connections.load(Ordering::Relaxed), 6);
+
+    let errors = |path: &str, arguments: &[&str]| {
+        let (_, run) = server.report(path, &[&["--http3", "-n", "4"], arguments].concat());
+        counts(&run)["errors"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(errors("/loop", &["--follow=3"]), ["redirect-limit"]);
+    assert_eq!(errors("/plain", &["--follow"]), ["redirect-away"]);
+    assert_eq!(errors(&away, &["--follow", "--request-timeout", "5s"]), ["tls"], "another certificate");
+    let nowhere = format!("/port/{}", free_port());
+    assert_eq!(errors(&nowhere, &["--follow"]), ["refused"]);
+    assert_eq!(errors("/same", &[]), [""; 0], "an answer as others are");
+}
+
+#[test]
+fn early_data_that_is_refused_is_sent_again() {
+    let arguments = ["--http3", "-c", "1", "-n", "20", "--requests-per-connection", "4"];
+    let early = [&arguments[..], &["--tls-resume", "--early-data"]].concat();
+    let server = Server::start("h3-early-refused", Manner { early: Early::OnceOffered, ..Manner::default() });
+    let (code, run) = server.report("/a", &early);
+    assert_eq!(code, Some(0), "{}", counts(&run));
+    all_answered(&run, 20);
+    let more = &counts(&run)["more"];
+    // Those of the first connection allow it; that of the second, in turn, does not.
+    assert!(more["early-data-rejected"].as_u64().unwrap() >= 1, "{more}");
+    assert!(more["sent-again"].as_u64().unwrap() >= 1, "{more}");
+    assert!(more["tls-full"] == 1 && more["tls-resumed"].as_u64().unwrap() >= 4, "{more}");
+    assert_eq!(server.asked().len(), 20, "none was processed twice");
+
+    let server = Server::start("h3-too-early", Manner { early: Early::TooEarly, ..Manner::default() });
+    let (code, run) = server.report("/a", &early);
+    assert_eq!(code, Some(0), "{}", counts(&run));
+    all_answered(&run, 20);
+    let more = &counts(&run)["more"];
+    assert!(more["early-data-accepted"].as_u64().unwrap() >= 4, "{more}");
+    let again = more["sent-again"].as_u64().unwrap();
+    assert!(again >= 4, "{more}");
+    assert_eq!(counts(&run)["codes"]["200"], 20);
+    assert_eq!(server.asked().len() as u64, 20 + again);
 }
 
 #[test]
@@ -296,8 +493,9 @@ fn what_does_not_go_is_said_in_one_line() {
         (&["http://127.0.0.1:9/", "--http3"][..], 2, "always encrypted"),
         (&[&url, "--http3", "--proxy", "http://127.0.0.1:9"], 2, "not through a proxy"),
         (&[&url, "--http3", "--unix-socket", "/tmp/none"], 2, "Unix socket"),
-        (&[&url, "--http3", "--follow"], 2, "no redirects"),
-        (&[&url, "--http3", "--no-keepalive"], 2, "keeps its connections"),
+        (&[&url, "--http3", "--early-data"], 2, "--tls-resume"),
+        (&[&url, "--http2", "--tls-resume", "--early-data"], 2, "early data is sent over HTTP/3"),
+        (&["http://127.0.0.1:9/", "--tls-resume"], 2, "for https: URLs"),
         (&[&url, "--http3", "--http2"], 2, "--http2"),
         (&[&url, "--http3", "--grpc"], 2, "--grpc"),
         (&[&url, "--http3", "-H", "Upgrade: x"], 2, "'upgrade: x'"),

@@ -1,9 +1,11 @@
 //! `flowlane serve http --http3` before clients that others wrote: the crates `quinn` and `h3`, and ngtcp2's from Debian. A client whose address
 //! changes stays in its lane.
 
+use std::cell::RefCell;
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -55,6 +57,7 @@ impl Server {
             .with_root_certificates(roots)
             .with_no_client_auth();
         tls.alpn_protocols = vec![b"h3".to_vec()];
+        tls.enable_early_data = true;
         let mut client = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
         client.set_default_client_config(quinn::ClientConfig::new(Arc::new(
             QuicClientConfig::try_from(tls).unwrap(),
@@ -135,6 +138,255 @@ fn every_endpoint_answers() {
     );
     assert_eq!(summary["answers-2xx"], 10, "{summary}");
     assert_eq!(summary["errors"]["body-too-long"], 1, "{summary}");
+}
+
+#[test]
+fn answers_of_one_connection_share_its_window() {
+    const EACH: usize = 4_000_000;
+    let server = Server::start("serve-h3-shares", "--workers 1");
+    let path = format!("/size/{EACH}");
+    let (asked, so_far) = (3, Rc::new(RefCell::new(vec![0; 3])));
+    let at_first_end = Rc::new(RefCell::new(Vec::new()));
+    run(async {
+        let client = server.client();
+        let sender = connect(&client, server.at).await;
+        let reading = (0..asked).map(|n| {
+            let (mut sender, path) = (sender.clone(), path.clone());
+            let (so_far, at_first_end) = (so_far.clone(), at_first_end.clone());
+            async move {
+                let uri = format!("https://localhost{path}");
+                let mut stream =
+                    sender.send_request(http::Request::get(uri).body(()).unwrap()).await.unwrap();
+                stream.finish().await.unwrap();
+                stream.recv_response().await.unwrap();
+                while let Some(data) = stream.recv_data().await.unwrap() {
+                    so_far.borrow_mut()[n] += data.remaining();
+                }
+                let so_far = so_far.borrow();
+                assert_eq!(so_far[n], EACH);
+                if at_first_end.borrow().is_empty() {
+                    at_first_end.borrow_mut().clone_from(&so_far);
+                }
+            }
+        });
+        let set = tokio::task::LocalSet::new();
+        let tasks: Vec<_> = reading.map(|reading| set.spawn_local(reading)).collect();
+        set.run_until(async {
+            for task in tasks {
+                task.await.unwrap();
+            }
+        })
+        .await;
+    });
+    let least = at_first_end.borrow().iter().copied().min().unwrap();
+    assert!(least > EACH / 2, "when the first was whole: {:?}", at_first_end.borrow());
+}
+
+#[test]
+fn a_server_that_was_killed_and_started_again_says_so() {
+    let scratch = Scratch::new("serve-h3-killed");
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(scratch.path("ca.pem"), made.cert.pem()).unwrap();
+    fs::write(scratch.path("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    let (port, cert, key) = (free_port(), scratch.path("ca.pem"), scratch.path("key.pem"));
+    let line = format!(
+        "serve http --port {port} --cert {cert} --cert-key {key} --http3 --no-pin --workers 1 --json"
+    );
+    let start = || Program::ready(flowlane(&line), &format!("port {port} and UDP port {port}"));
+    let server = Server { program: start(), scratch, at: ([127, 0, 0, 1], port).into() };
+    run(async {
+        let client = server.client();
+        let connection = client.connect(server.at, "localhost").unwrap().await.unwrap();
+        let (mut driver, mut sender) =
+            h3::client::new(h3_quinn::Connection::new(connection.clone())).await.unwrap();
+        tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
+        assert_eq!(ask(&mut sender, Method::GET, "/size/9", b"").await.0, 200);
+        server.program.signal(Signal::KILL);
+        assert!(!server.program.end().status.success());
+        let _again = start();
+        // What the client sends next is none of the new server's, and it says that it knows nothing of it.
+        let _ = connection.open_uni().await.unwrap().write_all(&[0x21; 200]).await;
+        let ended = connection.closed().await;
+        assert_eq!(ended, quinn::ConnectionError::Reset);
+    });
+}
+
+#[test]
+fn both_ends_are_ours() {
+    let server = Server::start("serve-h3-both", "--workers 2 --buckets 8");
+    let load = |arguments: &str| {
+        let at = format!("https://[::1]:{}", server.at.port());
+        let line = format!("load http {at}{arguments} -k --no-pin --quiet --json");
+        let output = flowlane(&line).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{line}: {said}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["total"]["counts"]["answered"].clone()
+    };
+    assert_eq!(load("/size/10 --http3 1 -c 300 -n 900"), 900);
+    // More at once than the server allows on a connection.
+    assert_eq!(load("/size/10 --http3 500 -c 1 -n 2000"), 2000);
+    let both = "--body-size 300000 --expect-length 300000";
+    assert_eq!(load(&format!("/echo --http3 8 -c 4 -n 64 {both} --workers 2")), 64);
+    assert_eq!(load(&format!("/echo --http3 8 -c 2 -n 16 {both} --workers 1")), 16);
+    assert_eq!(server.summary()["http3-connections"], 307);
+}
+
+/// The counts of a run against a server that only HTTP has.
+fn more(server: &Server, arguments: &str) -> Value {
+    let at = format!("https://localhost:{}", server.at.port());
+    let line = format!("load http {at}{arguments} -k --no-pin --quiet --json");
+    let output = flowlane(&line).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{line}: {said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    report["total"]["counts"]["more"].clone()
+}
+
+#[test]
+fn sessions_are_taken_up_again_and_early_data_with_them() {
+    let ten = "-c 1 -n 20 --requests-per-connection 2";
+    let server = Server::start("serve-h3-early", "--workers 1 --early-data");
+    let counts = more(&server, &format!("/size/9 --http3 {ten} --tls-resume --early-data"));
+    assert_eq!((&counts["tls-full"], &counts["tls-resumed"]), (&1.into(), &9.into()), "{counts}");
+    assert_eq!(
+        (&counts["early-data-accepted"], &counts["sent-again"]),
+        (&9.into(), &Value::Null),
+        "{counts}"
+    );
+    // What may do something waits for the end of the handshake.
+    let counts = more(&server, &format!("/echo --http3 {ten} --tls-resume --early-data --body x"));
+    assert_eq!(
+        (&counts["early-data-accepted"], &counts["sent-again"]),
+        (&9.into(), &Value::Null),
+        "{counts}"
+    );
+    let counts = more(&server, &format!("/size/9 --http3 {ten} --tls-resume"));
+    assert_eq!(
+        (&counts["tls-resumed"], &counts["early-data-accepted"]),
+        (&9.into(), &Value::Null),
+        "{counts}"
+    );
+    let counts = more(&server, &format!("/size/9 --http3 {ten}"));
+    assert_eq!((&counts["tls-resumed"], &counts["tls-full"]), (&Value::Null, &Value::Null), "{counts}");
+    let summary = server.summary();
+    assert_eq!(summary["tls-resumed"], 27, "{summary}");
+    assert!((9..=18).contains(&summary["early-data-requests"].as_u64().unwrap()), "{summary}");
+    assert_eq!(summary["errors"], serde_json::json!({}));
+
+    // A server that takes none gives sessions that allow none; over TCP they are the same.
+    let server = Server::start("serve-h3-late", "--workers 1");
+    let counts = more(&server, &format!("/size/9 --http3 {ten} --tls-resume --early-data"));
+    assert_eq!(
+        (&counts["tls-resumed"], &counts["early-data-accepted"]),
+        (&9.into(), &Value::Null),
+        "{counts}"
+    );
+    let counts = more(&server, &format!("/size/9 {ten} --tls-resume"));
+    assert_eq!((&counts["tls-full"], &counts["tls-resumed"]), (&1.into(), &9.into()), "{counts}");
+    let counts = more(&server, &format!("/size/9 {ten} --tls-resume --tls-max 1.2"));
+    assert_eq!((&counts["tls-full"], &counts["tls-resumed"]), (&1.into(), &9.into()), "{counts}");
+    assert_eq!(server.summary()["tls-resumed"], 27);
+}
+
+#[test]
+fn what_may_do_something_is_not_taken_early() {
+    let server = Server::start("serve-h3-unsafe", "--workers 1 --early-data");
+    run(async {
+        let client = server.client();
+        let mut first = connect(&client, server.at).await;
+        assert_eq!(ask(&mut first, Method::GET, "/size/5", b"").await.0, 200);
+        let connecting = client.connect(server.at, "localhost").unwrap();
+        let (connection, accepted) = connecting.into_0rtt().ok().unwrap();
+        let (mut driver, mut sender) = h3::client::new(h3_quinn::Connection::new(connection)).await.unwrap();
+        tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
+        let mut other = sender.clone();
+        let (post, get) = tokio::join!(
+            ask(&mut sender, Method::POST, "/echo", b"x"),
+            ask(&mut other, Method::GET, "/size/7", b"")
+        );
+        assert_eq!((post.0, get.0, get.2.len()), (425, 200, 7));
+        assert!(accepted.await);
+        assert_eq!(ask(&mut sender, Method::POST, "/echo", b"x").await, (200, None, b"x".to_vec()));
+    });
+    let summary = server.summary();
+    assert_eq!((&summary["early-data-requests"], &summary["too-early"]), (&2.into(), &1.into()), "{summary}");
+}
+
+/// The first datagram that a client of this server sends, and the client, which gets no answer.
+async fn first_datagram(server: &Server) -> (Vec<u8>, quinn::Endpoint) {
+    let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let client = server.client();
+    let connecting = client.connect(sink.local_addr().unwrap(), "localhost").unwrap();
+    tokio::spawn(connecting);
+    let sink = {
+        sink.set_nonblocking(true).unwrap();
+        tokio::net::UdpSocket::from_std(sink).unwrap()
+    };
+    let mut datagram = vec![0; 2048];
+    let n = sink.recv(&mut datagram).await.unwrap();
+    datagram.truncate(n);
+    (datagram, client)
+}
+
+#[test]
+fn whoever_does_not_prove_an_address_is_asked_to() {
+    let server = Server::start("serve-h3-retry", "--workers 1 --retry-above 1");
+    run(async {
+        let mut half_open = Vec::new();
+        for _ in 0..8 {
+            let (datagram, client) = first_datagram(&server).await;
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(server.at).unwrap();
+            socket.send(&datagram).unwrap();
+            half_open.push((socket, client));
+        }
+        // Those who prove it are served.
+        for _ in 0..8 {
+            let mut sender = connect(&server.client(), server.at).await;
+            assert_eq!(ask(&mut sender, Method::GET, "/size/5", b"").await.0, 200);
+        }
+    });
+    let summary = server.summary();
+    // A worker has two lanes, and the second of each is asked.
+    assert!(summary["quic-retries"].as_u64().unwrap() >= 6, "{summary}");
+    assert_eq!(summary["answers-2xx"], 8, "{summary}");
+
+    let server = Server::start("serve-h3-always", "--workers 2 --retry-above 0");
+    more(&server, "/size/9 --http3 -c 20 -n 60");
+    let summary = server.summary();
+    assert_eq!((&summary["quic-retries"], &summary["connections"]), (&20.into(), &20.into()), "{summary}");
+}
+
+#[test]
+fn little_is_sent_to_an_address_that_nobody_has_proved() {
+    let scratch = Scratch::new("serve-h3-amplified");
+    let names: Vec<String> =
+        (0..400).map(|n| format!("host-{n}.example")).chain(["localhost".into()]).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    fs::write(scratch.path("ca.pem"), made.cert.pem()).unwrap();
+    fs::write(scratch.path("key.pem"), made.signing_key.serialize_pem()).unwrap();
+    let (port, cert, key) = (free_port(), scratch.path("ca.pem"), scratch.path("key.pem"));
+    let line = format!(
+        "serve http --port {port} --cert {cert} --cert-key {key} --http3 --no-pin --workers 1 --json"
+    );
+    let program = Program::ready(flowlane(&line), &format!("port {port} and UDP port {port}"));
+    let server = Server { program, scratch, at: ([127, 0, 0, 1], port).into() };
+    let (sent, came) = run(async {
+        let (datagram, _client) = first_datagram(&server).await;
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(server.at).await.unwrap();
+        socket.send(&datagram).await.unwrap();
+        let (mut came, mut answer) = (0, [0; 2048]);
+        // Its certificate alone is longer than what it may send.
+        while came < 2 * datagram.len() {
+            came += socket.recv(&mut answer).await.unwrap();
+        }
+        (datagram.len(), came)
+    });
+    let summary = server.summary();
+    let all = summary["bytes-out"].as_u64().unwrap();
+    assert!(came <= all as usize && all <= 3 * sent as u64, "{sent} bytes, and {all} back (RFC 9000 §8.1)");
 }
 
 #[test]

@@ -30,6 +30,12 @@ pub use varint::{Varint, varint};
 /// The name of the protocol for ALPN (RFC 9114 §3.1).
 pub const ALPN: &[u8] = b"h3";
 
+/// Whether a request with this method does nothing but ask (RFC 9110 §9.2.1), so that whoever sends it twice does no harm.
+#[must_use]
+pub fn is_safe(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
+}
+
 /// Codes of errors (RFC 9114 §8.1).
 pub mod code {
     /// There is nothing wrong: the end.

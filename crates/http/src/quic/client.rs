@@ -15,6 +15,7 @@ use quinn_proto::{
 
 use super::{Base, Lost, News, Peer, Wire};
 use crate::h3::greeting;
+use crate::tls::full_handshakes;
 
 /// Streams that a server may open for the connection itself: three are known (RFC 9114 §6.2), and some that nobody knows.
 const UNIDIRECTIONAL: u32 = 8;
@@ -62,6 +63,12 @@ pub struct Client {
     /// Answers of the endpoint to what is none of the connection's.
     answer: Vec<u8>,
     alarm: Option<(u64, Sleep)>,
+    /// When a datagram came last; in the beginning, when it began.
+    heard: u64,
+    /// Our control stream is open.
+    greeted: bool,
+    /// The handshake was a full one, so far as it is known.
+    full: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -99,6 +106,9 @@ impl Client {
             most,
             answer: Vec::new(),
             alarm: None,
+            heard: now,
+            greeted: false,
+            full: false,
         })
     }
 
@@ -108,8 +118,10 @@ impl Client {
     /// The socket is gone, or the network says that the peer is not there.
     pub fn receive(&mut self, cx: &mut Context<'_>, now: u64) -> Result<(), Lost> {
         let instant = self.base.instant(now);
-        let Self { wire, endpoint, connection, answer, .. } = self;
+        let Self { wire, endpoint, connection, answer, heard, .. } = self;
+        let before = full_handshakes();
         let result = wire.receive(cx, |remote, local, data| {
+            *heard = now;
             answer.clear();
             match endpoint.handle(instant, remote, Some(local), None, data, answer) {
                 Some(DatagramEvent::ConnectionEvent(_, event)) => connection.handle_event(event),
@@ -117,6 +129,7 @@ impl Client {
                 Some(DatagramEvent::Response(_) | DatagramEvent::NewConnection(_)) | None => {}
             }
         });
+        self.full |= full_handshakes() != before;
         if self.connection.poll_timeout().is_some_and(|at| at <= instant) {
             self.connection.handle_timeout(instant);
         }
@@ -136,7 +149,10 @@ impl Client {
                 None => return Ok(None),
                 Some(quinn_proto::Event::ConnectionLost { reason }) => return Err(reason.into()),
                 Some(quinn_proto::Event::Connected) => {
-                    self.greet()?;
+                    // With early data that was refused all its streams are gone.
+                    if !self.greeted || self.early_data() == Some(false) {
+                        self.greet()?;
+                    }
                     return Ok(Some(Event::Connected));
                 }
                 Some(quinn_proto::Event::Stream(event)) => event,
@@ -155,13 +171,41 @@ impl Client {
         }
     }
 
+    /// Whether requests may be sent before the handshake is complete (0-RTT, RFC 9001 §4.6): a session that is taken up again allows it. Only what may be
+    /// repeated (RFC 8470 §2).
+    ///
+    /// # Errors
+    /// There is no stream for the settings.
+    pub fn is_early(&mut self) -> Result<bool, Lost> {
+        let early = self.connection.has_0rtt() && self.connection.is_handshaking();
+        if early && !self.greeted {
+            self.greet()?;
+        }
+        Ok(early)
+    }
+
+    /// Of a connection that is complete: whether the server took early data; `None` if none could be sent.
+    #[must_use]
+    pub fn early_data(&self) -> Option<bool> {
+        self.connection.has_0rtt().then(|| self.connection.accepted_0rtt())
+    }
+
+    /// Of a connection that is complete, with sessions that may be taken up again: whether one was.
+    #[must_use]
+    pub fn resumed(&self) -> bool {
+        !self.full
+    }
+
     /// Opens the control stream.
     fn greet(&mut self) -> Result<(), Lost> {
         let id = self.connection.streams().open(Dir::Uni).ok_or(Lost::NoControl)?;
         let greeting = greeting(self.most);
         // It is the first stream, and shorter than any window.
         match self.connection.send_stream(id).write(&greeting) {
-            Ok(n) if n == greeting.len() => Ok(()),
+            Ok(n) if n == greeting.len() => {
+                self.greeted = true;
+                Ok(())
+            }
             _ => Err(Lost::NoControl),
         }
     }
@@ -180,6 +224,12 @@ impl Client {
         let Some(due) = self.connection.poll_timeout().map(|at| self.base.nanos(at)) else { return Ok(()) };
         self.wake_at(cx, due);
         Ok(())
+    }
+
+    /// When the server was heard last, in the lane's time; in the beginning, when the connection began.
+    #[must_use]
+    pub fn heard(&self) -> u64 {
+        self.heard
     }
 
     /// Has the task woken at this time, or earlier.

@@ -43,6 +43,9 @@ pub enum Lost {
     /// It has ended: by the peer, by time, by an error of QUIC or TLS.
     #[error("{0}")]
     Connection(#[from] ConnectionError),
+    /// Nothing comes from the peer any longer, though there is something to answer.
+    #[error("the peer says nothing any longer")]
+    Silent,
     /// The peer does not speak HTTP/3 as it should.
     #[error("{0}")]
     Fault(#[from] Fault),

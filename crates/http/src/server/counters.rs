@@ -49,6 +49,12 @@ counters! {
     Http3, "http3-connections", "connections with HTTP/3";
     /// Datagrams of QUIC that came to another lane than that of their connection, and were passed on.
     Passed, "quic-passed", "datagrams of QUIC passed on to their lane";
+    /// Clients of QUIC that were asked to prove their address.
+    Retries, "quic-retries", "clients of QUIC asked to prove their address (Retry)";
+    /// Requests that came as early data.
+    Early, "early-data-requests", "requests in early data (0-RTT)";
+    /// Of these, requests that were refused, since they may do something.
+    TooEarly, "too-early", "requests in early data that were refused (425)";
     /// Requests of which the head came whole.
     Requests, "requests", "requests";
     /// Answers with a status 2xx.

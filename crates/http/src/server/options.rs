@@ -36,6 +36,10 @@ pub struct Options {
     pub http2: bool,
     /// Speak HTTP/3 on the UDP sockets of [`Server::serve_datagrams`](super::Server::serve_datagrams). Needs TLS.
     pub http3: bool,
+    /// Take requests in early data (0-RTT) over HTTP/3, of methods that do nothing but ask; others are answered 425 (RFC 8470 §5.2).
+    pub early_data: bool,
+    /// From so many handshakes of HTTP/3 in a lane that are not complete, clients are to prove their addresses (Retry, RFC 9000 §8.1.2).
+    pub retry_above: u64,
     /// What answers over TCP say of it: the value of `Alt-Svc` (RFC 7838).
     pub alt_svc: Option<String>,
 }
@@ -55,6 +59,8 @@ impl Default for Options {
             tls: None,
             http2: true,
             http3: false,
+            early_data: false,
+            retry_above: 1000,
             alt_svc: None,
         }
     }

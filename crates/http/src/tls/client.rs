@@ -16,7 +16,9 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
+use super::full::Counted;
 use super::pem::{chain, private_key};
+use super::sessions::Sessions;
 use super::verify;
 use super::{Alpn, HandshakeError, Stream, TlsError, provider};
 
@@ -108,6 +110,8 @@ pub struct ClientOptions {
     pub alpn: Alpn,
     /// Never resume sessions: every handshake is a full one.
     pub no_resumption: bool,
+    /// Over QUIC, send early data (0-RTT, RFC 8446 §2.3) where a session allows it.
+    pub early_data: bool,
 }
 
 /// A client's TLS, shared by its lanes.
@@ -115,6 +119,7 @@ pub struct ClientOptions {
 pub struct ClientTls {
     config: Arc<ClientConfig>,
     versions: Versions,
+    early_data: bool,
 }
 
 impl ClientTls {
@@ -135,6 +140,7 @@ impl ClientTls {
             Trust::Native => verify::servers(native_roots()?, provider)?,
             Trust::File(path) => verify::servers_of(path, provider)?,
         };
+        let verifier = if options.no_resumption { verifier } else { Arc::new(Counted(verifier)) };
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match &options.identity {
             Some(own) => builder
@@ -143,10 +149,12 @@ impl ClientTls {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = options.alpn.names();
-        if options.no_resumption {
-            config.resumption = Resumption::disabled();
-        }
-        Ok(Self { config: Arc::new(config), versions: options.versions })
+        config.resumption = match options.no_resumption {
+            true => Resumption::disabled(),
+            false => Resumption::store(Arc::new(Sessions::default())),
+        };
+        let early_data = options.early_data && !options.no_resumption;
+        Ok(Self { config: Arc::new(config), versions: options.versions, early_data })
     }
 
     /// The same for QUIC.
@@ -155,7 +163,9 @@ impl ClientTls {
     /// [`TlsError::Quic`]
     pub fn quic(&self) -> Result<Arc<QuicClientConfig>, TlsError> {
         let offers = self.versions.max == Version::Tls13;
-        let config = QuicClientConfig::try_from(self.config.clone()).ok().filter(|_| offers);
+        let mut config = ClientConfig::clone(&self.config);
+        config.enable_early_data = self.early_data;
+        let config = QuicClientConfig::try_from(config).ok().filter(|_| offers);
         config.map(Arc::new).ok_or(TlsError::Quic)
     }
 

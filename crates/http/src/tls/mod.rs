@@ -4,11 +4,13 @@
 //! data. The rest of the code uses [`Stream`], so the same code serves `http` and `https` without virtual calls.
 //!
 //! The protocol is agreed in the handshake (ALPN, RFC 7301), and sessions are resumed with tickets (RFC 8446 §2.2,
-//! RFC 5077). Not supported: early data.
+//! RFC 5077). Early data (0-RTT) is for QUIC alone.
 
 mod client;
+mod full;
 mod pem;
 mod server;
+mod sessions;
 mod stream;
 mod verify;
 
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 
 pub use client::{ClientIdentity, ClientOptions, ClientTls, Trust, Version, Versions};
+pub use full::full_handshakes;
 pub use rustls::pki_types::ServerName;
 pub use server::{Identity, ServerTls};
 pub use stream::{Handshake, Stream};

@@ -6,17 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
+use quinn_proto::crypto::HmacKey;
 use quinn_proto::crypto::rustls::QuicServerConfig;
+use ring::hmac;
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::server::{ProducesTickets, ServerSessionMemoryCache};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
+use super::full::counted;
 use super::pem::{chain, private_key};
 use super::verify;
 use super::{Alpn, HandshakeError, Stream, TlsError, provider};
 use crate::ending::{finish, within};
 
+/// Most sessions that a server remembers which takes early data.
+const SESSIONS: usize = 16 << 10;
 /// Most bytes that a connection holds for a peer that does not read: two records (RFC 8446 §5.1).
 const BUFFER: usize = 32 << 10;
 
@@ -39,6 +46,8 @@ pub enum Identity {
 pub struct ServerTls {
     config: Arc<ServerConfig>,
     certificate: CertificateDer<'static>,
+    own: Arc<CertifiedKey>,
+    reset: Arc<hmac::Key>,
 }
 
 impl ServerTls {
@@ -64,6 +73,7 @@ impl ServerTls {
                 (vec![made.cert.der().clone()], key.into())
             }
         };
+        let reset = Arc::new(reset_key(key.secret_der()));
         let certificate = chain.first().cloned().unwrap_or_else(|| CertificateDer::from(Vec::new()));
         let builder =
             ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
@@ -73,20 +83,38 @@ impl ServerTls {
             Some(path) => builder.with_client_cert_verifier(verify::clients_of(path, provider())?),
             None => builder.with_no_client_auth(),
         };
-        let mut config = builder.with_single_cert(chain, key).map_err(TlsError::Identity)?;
+        let own = CertifiedKey::from_der(chain, key, &provider()).map_err(TlsError::Identity)?;
+        let own = Arc::new(own);
+        let mut config =
+            builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey::clone(&own))));
         config.alpn_protocols = alpn.names();
         config.ticketer = rustls::crypto::ring::Ticketer::new()?;
-        Ok(Self { config: Arc::new(config), certificate })
+        Ok(Self { config: Arc::new(config), certificate, own, reset })
     }
 
-    /// The same certificate, and the same demands on clients, for QUIC.
+    /// The same certificate, and the same demands on clients, for QUIC. `early_data`: whether early data (0-RTT) is taken. Sessions are then
+    /// remembered here, and each is taken up once, so that nobody sends recorded packets a second time (RFC 8446 §8.1).
     ///
     /// # Errors
     /// [`TlsError::Quic`]
-    pub fn quic(&self) -> Result<QuicServerConfig, TlsError> {
+    pub fn quic(&self, early_data: bool) -> Result<QuicServerConfig, TlsError> {
         let mut config = ServerConfig::clone(&self.config);
         config.alpn_protocols = Alpn::Http3.names();
+        config.cert_resolver = Arc::new(SingleCertAndKey::from(counted(&self.own)));
+        if early_data {
+            // Either 0 or this (RFC 9001 §4.6.1).
+            config.max_early_data_size = u32::MAX;
+            config.ticketer = Arc::new(NoTickets);
+            config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
+        }
         QuicServerConfig::try_from(config).map_err(|_| TlsError::Quic)
+    }
+
+    /// The key of stateless resets (RFC 9000 §10.3.2), made of the certificate's: whoever restarts a server tells the clients of the one before that
+    /// their connections are no more.
+    #[must_use]
+    pub fn reset_key(&self) -> Arc<dyn HmacKey> {
+        self.reset.clone()
     }
 
     /// The server's certificate in PEM, for clients to trust.
@@ -144,6 +172,34 @@ impl ServerTls {
             Err((error, stream)) => Err((error.into(), stream)),
         }
     }
+}
+
+/// Sessions are remembered, and not given away.
+#[derive(Debug)]
+struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// A key that says nothing of the one that it is made of.
+fn reset_key(secret: &[u8]) -> hmac::Key {
+    let own = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&own, b"stateless resets").as_ref())
 }
 
 /// Names of a certificate for a server on these addresses.

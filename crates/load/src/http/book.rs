@@ -16,6 +16,7 @@ pub(super) struct Book {
     opened: Vec<u64>,
     secured: Vec<u64>,
     errors: Vec<(ErrorKind, String)>,
+    counts: Vec<(&'static str, u64)>,
     closed: u64,
     /// Established connections.
     open: u64,
@@ -33,6 +34,7 @@ impl Book {
             opened: Vec::new(),
             secured: Vec::new(),
             errors: Vec::new(),
+            counts: Vec::new(),
             closed: 0,
             open: 0,
             over: false,
@@ -63,6 +65,9 @@ impl Book {
         for (kind, why) in std::mem::take(&mut self.errors) {
             recorder.not_connected_for(at, span.start, kind, || why);
         }
+        for (name, by) in std::mem::take(&mut self.counts) {
+            recorder.tally(at).named(name, by);
+        }
         for _ in 0..std::mem::take(&mut self.closed) {
             recorder.closed(at);
         }
@@ -84,6 +89,17 @@ impl Book {
             recorder.tls(now, tls);
         }
         recorder.concurrency(now, self.open);
+    }
+
+    /// Records a handshake of TLS, if sessions may be taken up again: whether one was.
+    pub(super) fn handshake(&mut self, now: u64, resumed: Option<bool>) {
+        let Some(resumed) = resumed else { return };
+        let name = if resumed { "tls-resumed" } else { "tls-full" };
+        match (&mut self.recorder, self.counts.iter_mut().find(|count| count.0 == name)) {
+            (Some(recorder), _) => recorder.tally(now).named(name, 1),
+            (None, Some(count)) => count.1 += 1,
+            (None, None) => self.counts.push((name, 1)),
+        }
     }
 
     /// Records a connection that could not be opened.

@@ -172,7 +172,7 @@ impl Conn {
                 Poll::Ready(Ok(())) => {
                     let connected = clock();
                     let stream = std::mem::replace(&mut self.stream, Stream::None);
-                    Poll::Ready(Ok(Opened { stream, connected, secured: connected }))
+                    Poll::Ready(Ok(Opened { stream, connected, secured: connected, resumed: None }))
                 }
             },
             Stream::None | Stream::Tls(_) => Poll::Pending,

@@ -184,6 +184,7 @@ impl Engine {
         let conn = &mut self.conns[c as usize];
         let tls = matches!(opened.stream, Stream::Tls(_)).then(|| opened.secured - opened.connected);
         self.pools[p].book.connected(now, opened.connected - conn.since, tls);
+        self.pools[p].book.handshake(now, opened.resumed);
         conn.stream = opened.stream;
         conn.reader = ResponseReader::new(LIMITS);
         conn.wanted = false;

@@ -84,7 +84,11 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
             }
         };
         let tls = matches!(opened.stream, Stream::Tls(_)).then(|| opened.secured - opened.connected);
-        shared.lock().book.connected(now, opened.connected - begun, tls);
+        {
+            let mut inner = shared.lock();
+            inner.book.connected(now, opened.connected - begun, tls);
+            inner.book.handshake(now, opened.resumed);
+        }
         let done = match opened.stream {
             Stream::Plain(tcp) => speak(&shared, target, tcp, streams).await,
             Stream::Tls(tls) => speak(&shared, target, *tls, streams).await,

@@ -12,10 +12,13 @@
 //! (RFC 9114 §5.2, §4.1.1): it is sent again, on another connection if this one ends, and counted as `sent-again`.
 
 mod answer;
+mod early;
+mod ends;
+mod follow;
 mod lost;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,6 +39,8 @@ use crate::report::{ErrorKind, Sample};
 use crate::run::clock;
 
 use self::answer::{Answer, Asked, MOST_HEAD, Scratch};
+use self::early::TOO_EARLY;
+use self::follow::Away;
 use self::lost::in_words;
 
 /// How often packets are counted, nanoseconds.
@@ -55,32 +60,40 @@ async fn connection(shared: Arc<Shared>) {
         let made = match route {
             Ok((at, connect)) => {
                 let limit = shared.common.plan.timeout;
-                (Some(at), within(limit, open(&shared, at, connect)).await)
+                let name = shared.plan.pool.targets[usize::from(at.target)].url.name();
+                (Some(at), within(limit, open(&shared, name, connect, true)).await)
             }
             Err(unopened) => (None, Some(Err(unopened))),
         };
-        let now = clock();
         let (at, client) = match made {
             (Some(at), Some(Ok(client))) => (at, client),
             (at, failed) => {
-                shared.not_made(at, now, failed.and_then(Result::err)).await;
+                shared.not_made(at, clock(), failed.and_then(Result::err)).await;
                 continue;
             }
         };
-        {
-            let mut inner = shared.lock();
-            inner.routes.stands(at);
-            inner.book.connected(now, now - begun, None);
+        let early = client.connection.is_handshaking();
+        if !early {
+            early::stood(&shared, at, begun, &client);
         }
-        shared.common.gate.door.opens();
-        let why = Line::new(&shared, at.target, client).await;
-        shared.closed(why.map(|lost| in_words(&lost)));
+        let mut line = Line::new(&shared, at, (begun, early), client);
+        let why = Pin::new(&mut line).await;
+        match (line.early, why) {
+            (true, None) => {}
+            (true, Some(lost)) => {
+                let (kind, why) = in_words(&lost);
+                let kind = if kind == ErrorKind::Timeout { ErrorKind::ConnectTimeout } else { kind };
+                shared.not_made(Some(at), clock(), Some(Unopened { kind, why, other_address: false })).await;
+            }
+            (false, why) => shared.closed(why.map(|lost| in_words(&lost))),
+        }
     }
     shared.ended();
 }
 
-/// Opens a connection: QUIC and TLS are one handshake.
-async fn open(shared: &Shared, at: Aimed, connect: Connect) -> Result<Client, Unopened> {
+/// Opens a connection to whom the certificate is to name: QUIC and TLS are one handshake. With `early` it may be one on which requests may be sent
+/// before that is complete.
+async fn open(shared: &Shared, name: &str, connect: Connect, early: bool) -> Result<Client, Unopened> {
     let failed = |lost: &Lost| {
         let (kind, why) = in_words(lost);
         let remote = flowlane::zone::show(connect.remote.into());
@@ -95,9 +108,11 @@ async fn open(shared: &Shared, at: Aimed, connect: Connect) -> Result<Client, Un
     let socket = UdpSocket::bind(bind).map_err(|e| unopened(e, &connect))?;
     let plan = &shared.plan;
     let Some(config) = &plan.quic else { return Err(failed(&Lost::NoControl)) };
-    let name = plan.pool.targets[usize::from(at.target)].url.name();
     let begun = Client::begin(config, socket, (connect.remote.into(), name), MOST_HEAD as u64, clock());
     let mut client = begun.map_err(|e| failed(&e))?;
+    if early && client.is_early().map_err(|e| failed(&e))? {
+        return Ok(client);
+    }
     poll_fn(|cx| {
         let now = clock();
         client.receive(cx, now)?;
@@ -119,6 +134,8 @@ enum State {
     /// Until its timer: then it is free, or asks this step of its flow.
     Thinking(Option<u16>),
     Asked(Asked),
+    /// A redirect has led to another origin.
+    Away(Box<Away>),
 }
 
 /// A place for a request.
@@ -130,17 +147,29 @@ struct Place {
     out: [Bytes; 2],
     /// Think times so far.
     thought: u64,
+    /// The turn in which something of its request was last sent.
+    wrote: u64,
 }
 
 /// A connection that asks. Ends with why it was lost, if it was.
 struct Line {
     shared: Arc<Shared>,
     target: u16,
+    at: Aimed,
+    begun: u64,
+    /// The handshake is not complete.
+    early: bool,
     client: Client,
     places: Vec<Place>,
     free: Vec<u16>,
     /// The place of each stream.
     flying: HashMap<u64, u16>,
+    /// Places whose request was redirected: those that need another stream, and those that are elsewhere.
+    detours: VecDeque<u16>,
+    away: Vec<u16>,
+    /// Streams that may be written on, and how often any was.
+    writable: Vec<StreamId>,
+    writes: u64,
     /// Places that think, by when they are done.
     thinking: BinaryHeap<Reverse<(u64, u16)>>,
     /// A request that is due at this time, or for which there is no stream.
@@ -148,35 +177,45 @@ struct Line {
     scratch: Scratch,
     /// When the first of the requests on their way may have timed out.
     expiry: u64,
-    /// No more requests are sent on it.
+    /// No more requests are sent on it, or after so many.
     ending: bool,
+    left: u64,
     /// Packets sent, lost and received, and times the network was found congested, that were counted; when they are counted next.
     counted: [u64; 4],
     count_at: u64,
 }
 
 impl Line {
-    fn new(shared: &Arc<Shared>, target: u16, client: Client) -> Self {
-        let streams = shared.streams();
+    fn new(shared: &Arc<Shared>, at: Aimed, (begun, early): (u64, bool), client: Client) -> Self {
+        let (streams, target) = (shared.streams(), at.target);
         let place = || Place {
             state: State::Free,
             client: None,
             answer: Answer::default(),
             out: [Bytes::new(), Bytes::new()],
             thought: 0,
+            wrote: 0,
         };
         Self {
             shared: shared.clone(),
             target,
+            at,
+            begun,
+            early,
             client,
             places: (0..streams).map(|_| place()).collect(),
             free: (0..streams as u16).rev().collect(),
             flying: HashMap::new(),
+            detours: VecDeque::new(),
+            away: Vec::new(),
+            writable: Vec::new(),
+            writes: 0,
             thinking: BinaryHeap::new(),
             held: None,
             scratch: Scratch { target, ..Scratch::default() },
-            expiry: u64::MAX,
+            expiry: if early { begun + shared.common.plan.timeout.as_nanos() as u64 } else { u64::MAX },
             ending: false,
+            left: shared.plan.pool.requests_per_connection.unwrap_or(u64::MAX),
             counted: [0; 4],
             count_at: 0,
         }
@@ -189,25 +228,28 @@ impl Line {
         while let Some(event) = self.client.event()? {
             match event {
                 Event::Readable(id) => self.read(id, now)?,
-                Event::Writable(id) => {
-                    if let Some(place) = self.flying.get(&id.index()).copied() {
-                        self.write(place, id);
-                        self.lives(place, now);
-                    }
-                }
+                Event::Writable(id) => self.writable.push(id),
                 Event::GoAway(id) => self.go_away(id),
-                Event::Connected | Event::Available => {}
+                Event::Connected => self.stands(),
+                // Guard: `self.unhold()` as `()` fails cli/serve_http_h3::both_ends
+                Event::Available => self.unhold(),
             }
+        }
+        self.write_on(now);
+        self.detour(now);
+        if !self.away.is_empty() {
+            self.come_back(cx, now);
         }
         while let Some(Reverse((at, place))) = self.thinking.peek().copied().filter(|t| t.0.0 <= now) {
             self.thinking.pop();
             self.thought(place, at);
         }
         if now >= self.expiry {
-            self.expire(now);
+            self.expire(now)?;
         }
         let more = self.fill(now);
-        let idle = self.flying.is_empty() && self.thinking.is_empty();
+        let moved = self.detours.is_empty() && self.away.is_empty();
+        let idle = self.flying.is_empty() && self.thinking.is_empty() && moved;
         let done = idle && (self.ending || !more);
         if done {
             self.client.close(now, code::NO_ERROR);
@@ -250,16 +292,19 @@ impl Line {
                 self.held = Some((at, due));
                 return true;
             }
-            let Some(id) = self.client.connection.streams().open(Dir::Bi) else {
-                // The server allows no more at once; it says when it does.
-                self.held = Some((u64::MAX, due));
+            let Some(place) = self.free.pop() else { return true };
+            let Due { intended, gap, recorded, before } = due;
+            let client = &mut self.places[usize::from(place)].client;
+            let request = self.shared.takes(client, before, recorded);
+            let id =
+                if self.may_go(request.0) { self.client.connection.streams().open(Dir::Bi) } else { None };
+            let Some(id) = id else {
+                // The server allows no more at once, or the handshake is to be complete: both are said.
+                self.held = Some((u64::MAX, self.later(place, (intended, gap, recorded), request)));
+                self.free.push(place);
                 return true;
             };
-            let Some(place) = self.free.pop() else { return true };
-            let Due { intended, recorded, before, .. } = due;
-            let client = &mut self.places[usize::from(place)].client;
-            let (request, times) = self.shared.takes(client, before, recorded);
-            self.ask(place, id, (request, times), intended, now);
+            self.ask(place, id, request, intended, now);
         }
         // What was held is looked at again when a place is free.
         true
@@ -324,10 +369,14 @@ impl Line {
         }
         let wanted = own.as_deref().unwrap_or(&pool.pool.requests[usize::from(request)]);
         it.answer.begin(wanted);
-        it.state = State::Asked(Asked { id, intended, sent, limit, request, times, own });
+        let early = self.early;
+        it.state =
+            State::Asked(Asked { id, intended, sent, limit, request, times, own, early, course: None });
         it.out = [head, body];
         self.expiry = self.expiry.min(limit);
         self.flying.insert(id.index(), place);
+        self.left -= 1;
+        self.ending |= self.left == 0;
         self.write(place, id);
     }
 
@@ -342,13 +391,33 @@ impl Line {
         }
     }
 
+    /// Continues to write requests, that one first of which nothing was sent for longest: QUIC names the last first that it stopped, and so the
+    /// window of a connection would be one request's until its end.
+    fn write_on(&mut self, now: u64) {
+        if self.writable.is_empty() {
+            return;
+        }
+        let mut writable = std::mem::take(&mut self.writable);
+        let (flying, places) = (&self.flying, &self.places);
+        let wrote = |id: &StreamId| flying.get(&id.index()).map(|place| places[usize::from(*place)].wrote);
+        writable.sort_unstable_by_key(wrote);
+        for id in writable.drain(..) {
+            if let Some(place) = self.flying.get(&id.index()).copied() {
+                self.write(place, id);
+                self.lives(place, now);
+            }
+        }
+        self.writable = writable;
+    }
+
     /// Continues to write a request.
     fn write(&mut self, place: u16, id: StreamId) {
-        let out = &mut self.places[usize::from(place)].out;
+        self.writes += 1;
+        let Place { out, wrote, .. } = &mut self.places[usize::from(place)];
         let mut stream = self.client.connection.send_stream(id);
         while out.iter().any(|piece| !piece.is_empty()) {
             match stream.write_chunks(out) {
-                Ok(_) => {}
+                Ok(_) => *wrote = self.writes,
                 Err(WriteError::Blocked) => return,
                 // The server does not read the rest; it may answer nevertheless (RFC 9114 §4.1.1).
                 Err(WriteError::Stopped(code)) => {
@@ -375,6 +444,18 @@ impl Line {
         match came {
             answer::Came::Part => {
                 self.lives(place, now);
+                Ok(())
+            }
+            // Guard: `asked.early && answer.status == TOO_EARLY && asked.times < MOST_AGAIN` as `false` fails
+            // cli/load_http_h3::early_data_that_is_refused
+            answer::Came::Whole(_)
+                if asked.early && answer.status == TOO_EARLY && asked.times < MOST_AGAIN =>
+            {
+                self.again(place);
+                Ok(())
+            }
+            answer::Came::Leads => {
+                self.follows(place, now);
                 Ok(())
             }
             answer::Came::Whole(verdict) => {
@@ -489,71 +570,6 @@ impl Line {
         }
     }
 
-    /// A request was not processed, and is sent again.
-    fn again(&mut self, place: u16) {
-        let it = &mut self.places[usize::from(place)];
-        let State::Asked(asked) = std::mem::replace(&mut it.state, State::Free) else { return };
-        self.flying.remove(&asked.id.index());
-        it.out = [Bytes::new(), Bytes::new()];
-        let before = Before { request: asked.request, times: asked.times + 1, client: it.client.take() };
-        self.free.push(place);
-        self.hand_back(Due { intended: asked.intended, gap: u64::MAX, recorded: 0, before: Some(before) });
-    }
-
-    /// A request has failed; its stream is given up.
-    fn failed(&mut self, place: u16, now: u64, kind: ErrorKind, why: String) {
-        let it = &mut self.places[usize::from(place)];
-        let State::Asked(asked) = std::mem::replace(&mut it.state, State::Free) else { return };
-        self.flying.remove(&asked.id.index());
-        it.out = [Bytes::new(), Bytes::new()];
-        let cancelled = VarInt::from_u32(code::REQUEST_CANCELLED);
-        let _ = self.client.connection.recv_stream(asked.id).stop(cancelled);
-        let _ = self.client.connection.send_stream(asked.id).reset(cancelled);
-        {
-            let mut inner = self.shared.lock();
-            inner.book.error(Some(asked.request), asked.intended, now, kind, || why);
-            let written = &self.shared.plan.pool.requests[usize::from(asked.request)];
-            let none = it.client.as_ref().is_none_or(|client| client.watch.so_far(written).0 == 0);
-            if kind == ErrorKind::Timeout && written.events.is_some() && none {
-                // The wait counts, as that for an answer does.
-                inner.book.events(asked.intended, now, 0, None);
-            }
-        }
-        self.shared.flow_ends(&mut it.client, asked.intended, true, steps::CUT);
-        self.think(place, now);
-    }
-
-    /// Gives up the requests that have taken too long.
-    fn expire(&mut self, now: u64) {
-        self.expiry = u64::MAX;
-        for place in 0..self.places.len() as u16 {
-            let State::Asked(asked) = &self.places[usize::from(place)].state else { continue };
-            if asked.limit <= now {
-                self.failed(place, now, ErrorKind::Timeout, "no answer in time".to_owned());
-            } else {
-                self.expiry = self.expiry.min(asked.limit);
-            }
-        }
-    }
-
-    /// The server takes no request of this stream or a later one.
-    fn go_away(&mut self, id: u64) {
-        self.ending = true;
-        for place in 0..self.places.len() as u16 {
-            if let State::Asked(asked) = &self.places[usize::from(place)].state
-                && u64::from(asked.id) >= id
-            {
-                let cancelled = VarInt::from_u32(code::REQUEST_CANCELLED);
-                let _ = self.client.connection.recv_stream(asked.id).stop(cancelled);
-                let _ = self.client.connection.send_stream(asked.id).reset(cancelled);
-                self.again(place);
-            }
-        }
-        if let Some((_, due)) = self.held.take() {
-            self.hand_back(due);
-        }
-    }
-
     /// Counts packets since they were last counted.
     fn count(&mut self, now: u64) {
         let stats = self.client.connection.stats();
@@ -572,30 +588,6 @@ impl Line {
             if by > 0 {
                 inner.book.count(now.min(self.shared.end.saturating_sub(1)), name, by);
             }
-        }
-    }
-
-    /// The connection is lost, and the requests on it.
-    fn lost(&mut self, lost: &Lost) {
-        let now = clock();
-        self.count(now);
-        let (kind, why) = in_words(lost);
-        for place in 0..self.places.len() as u16 {
-            match &self.places[usize::from(place)].state {
-                State::Asked(_) => self.failed(place, now, kind, why.clone()),
-                State::Thinking(Some(step)) => {
-                    let before = Before {
-                        request: *step,
-                        times: 0,
-                        client: self.places[usize::from(place)].client.take(),
-                    };
-                    self.hand_back(Due { intended: now, gap: u64::MAX, recorded: 0, before: Some(before) });
-                }
-                _ => {}
-            }
-        }
-        if let Some((_, due)) = self.held.take() {
-            self.hand_back(due);
         }
     }
 }

@@ -111,6 +111,7 @@ impl Engine {
         let begun = conn.since;
         let (connect, secure) = (opened.connected - conn.since, opened.secured - opened.connected);
         pool.book.connected(now, connect, tls.then_some(secure));
+        pool.book.handshake(now, opened.resumed);
         pool.opening -= u32::from(!conn.wanted);
         pool.pacing.stood(now, connect);
         if conn.written > 0

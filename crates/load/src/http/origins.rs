@@ -119,6 +119,18 @@ fn resolver(pool: Pool, tls: Option<ClientTls>) -> Option<SyncSender<Question>> 
     std::thread::Builder::new().name("resolver".into()).spawn(work).ok().map(|_| to)
 }
 
+/// The addresses of an origin.
+///
+/// # Errors
+/// Why it has none, in words.
+pub(super) async fn addresses_of<'a>(
+    origin: &'a Origin,
+    finder: &Finder,
+) -> Result<&'a [SocketAddr], String> {
+    let found = origin.found.get_or_init(|| finder.find(&origin.url)).await;
+    found.as_ref().map(|found| &found.addresses[..]).map_err(Clone::clone)
+}
+
 /// Opens a connection to an origin: to the address that answered last, and to the others if it does not. `from` are connections of both
 /// families, IPv4 first, whose peer is still to be said.
 pub(super) async fn open_origin(

@@ -28,6 +28,8 @@ pub(super) struct Opened {
     /// When the TCP handshake and, with TLS, the TLS handshake were complete.
     pub(super) connected: u64,
     pub(super) secured: u64,
+    /// Whether the session of TLS was taken up again, if that may be.
+    pub(super) resumed: Option<bool>,
 }
 
 /// A failed connection attempt.

@@ -11,6 +11,7 @@ use flowlane::{Connect, SocketError, TcpStream, zone};
 use flowlane_http::quic::transport;
 use flowlane_http::tls::{self, Alpn, ClientOptions, ClientTls, HandshakeError, ServerName};
 use quinn_proto::ClientConfig;
+use rustls::HandshakeKind;
 
 use super::open::unopened;
 use super::plan::{BadPlan, Pool, Version};
@@ -33,11 +34,12 @@ pub(super) struct Way {
     secure: Option<Secure>,
 }
 
-/// TLS to one target. Sessions are not resumed: every handshake costs as much as a new client's.
+/// TLS to one target. Unless it is asked for sessions are not resumed: every handshake costs as much as a new client's.
 #[derive(Debug)]
 struct Secure {
     tls: ClientTls,
     name: ServerName<'static>,
+    resumes: bool,
 }
 
 /// TLS of a pool's connections, whoever the server is. Reads certificates.
@@ -51,7 +53,8 @@ pub(super) fn tls(pool: &Pool) -> Result<ClientTls, BadPlan> {
             Version::Http2 { .. } => Alpn::Http2,
             Version::Http3 { .. } => Alpn::Http3,
         },
-        no_resumption: true,
+        no_resumption: !pool.resume,
+        early_data: pool.early_data,
     };
     ClientTls::new(&options).map_err(|e| BadPlan(e.to_string()))
 }
@@ -70,7 +73,7 @@ impl Way {
         let secure = || {
             let tls = tls.cloned().ok_or_else(|| BadPlan("there is no TLS here".to_owned()))?;
             let name = ClientTls::name(url.name()).map_err(|e| BadPlan(e.to_string()))?;
-            Ok::<_, BadPlan>(Secure { tls, name })
+            Ok::<_, BadPlan>(Secure { tls, name, resumes: pool.resume })
         };
         let http2 = matches!(pool.version, Version::Http2 { .. });
         let tunnel = match &pool.via.proxy {
@@ -101,14 +104,18 @@ pub(super) async fn open(connect: Connect, way: Option<Arc<Way>>) -> Result<Open
     }
     let connected = clock();
     let Some((way, secure)) = way.and_then(|way| Some((way, way.secure.as_ref()?))) else {
-        return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected });
+        return Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected, resumed: None });
     };
     // Its state has kilobytes.
     match Box::pin(secure.tls.connect(tcp, secure.name.clone())).await {
         Ok(tls::Stream::Plain(tcp)) => {
-            Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected })
+            Ok(Opened { stream: Stream::Plain(tcp), connected, secured: connected, resumed: None })
         }
-        Ok(tls::Stream::Tls(tls)) => Ok(Opened { stream: Stream::Tls(tls), connected, secured: clock() }),
+        Ok(tls::Stream::Tls(tls)) => {
+            let kind = tls.get_ref().1.handshake_kind();
+            let resumed = secure.resumes.then_some(kind == Some(HandshakeKind::Resumed));
+            Ok(Opened { stream: Stream::Tls(tls), connected, secured: clock(), resumed })
+        }
         Err(e) => {
             let kind = match &e {
                 HandshakeError::Failed(e) => match ErrorKind::of_io(e) {

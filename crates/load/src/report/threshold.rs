@@ -80,7 +80,7 @@ pub struct BadThreshold {
 }
 
 /// Counts that are not kinds of errors.
-const COUNTS: [&str; 20] = [
+const COUNTS: [&str; 30] = [
     "errors",
     "failed",
     "late",
@@ -101,6 +101,16 @@ const COUNTS: [&str; 20] = [
     "flows-whole",
     "flows-cut",
     "steps-not-asked",
+    "redirects",
+    "sent-again",
+    "quic-packets-sent",
+    "quic-packets-lost",
+    "quic-datagrams-received",
+    "quic-congestion-events",
+    "tls-full",
+    "tls-resumed",
+    "early-data-accepted",
+    "early-data-rejected",
 ];
 /// Counts that are known at the end of a run only.
 const AT_END: [&str; 8] =

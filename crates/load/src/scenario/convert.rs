@@ -205,6 +205,8 @@ impl Cx<'_> {
             },
             identity: self.identity(pool)?,
             tls: self.versions(pool)?,
+            resume: pool.tls_resume,
+            early_data: pool.early_data,
             via,
             follow: match pool.follow.as_ref().map(toml::Spanned::get_ref) {
                 None | Some(Followed::Any(false)) => None,

@@ -76,6 +76,10 @@ pub(super) struct Pool {
     pub(super) tls_min: Option<Text>,
     pub(super) tls_max: Option<Text>,
     #[serde(default)]
+    pub(super) tls_resume: bool,
+    #[serde(default)]
+    pub(super) early_data: bool,
+    #[serde(default)]
     pub(super) connect_to: Vec<Text>,
     #[serde(default)]
     pub(super) resolve: Vec<Text>,

@@ -100,6 +100,8 @@ fn of_pool(pool: &Pool, whole: Range<usize>) -> Option<(&'static str, Range<usiz
         cert_key,
         tls_min: _,
         tls_max: _,
+        tls_resume: _,
+        early_data: _,
         connect_to: _,
         resolve: _,
         unix_socket,

@@ -38,6 +38,12 @@ pub(crate) struct HttpArguments {
     /// Offer HTTP/3 as well, on the UDP port of the same number; answers over TCP say so (Alt-Svc). With --tls or --cert.
     #[arg(long, help_heading = "HTTP")]
     http3: bool,
+    /// Take requests of HTTP/3 in early data (0-RTT), if they do nothing but ask (GET, HEAD, OPTIONS, TRACE); others are answered 425.
+    #[arg(long, requires = "http3", help_heading = "HTTP")]
+    early_data: bool,
+    /// While so many handshakes of HTTP/3 in a lane are not complete, have clients prove their addresses (Retry); 0: always.
+    #[arg(long, value_name = "N", requires = "http3", help_heading = "HTTP", default_value = "1k", value_parser = units::count)]
+    retry_above: u64,
     /// Serve the files below this directory.
     #[arg(long, value_name = "DIR", help_heading = "HTTP")]
     dir: Option<PathBuf>,
@@ -156,6 +162,8 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
         tls,
         http2: !a.no_http2,
         http3: a.http3,
+        early_data: a.early_data,
+        retry_above: a.retry_above,
         alt_svc: a.http3.then(|| format!("h3=\":{}\"; ma=86400", plan.port)),
     };
     let server = Server::new(options, plan.rss.buckets.len())?;

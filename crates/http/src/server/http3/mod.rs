@@ -9,7 +9,10 @@
 //! IDs name the lane ([`crate::quic::LaneIds`]), so a client whose address changes is served where it was: what arrives in another lane goes
 //! there by a mailbox. No connection holds more than its windows, which are counted as the lane's memory when it begins.
 //!
-//! Not supported: 0-RTT, retry, a dynamic table of QPACK, priorities, WebSocket (RFC 9220).
+//! Early data (0-RTT) is taken where that was asked for, of requests that may be repeated (RFC 8470). While more handshakes are not complete than was
+//! said, clients are to prove that they are where they say (Retry, RFC 9000 §8.1.2).
+//!
+//! Not supported: a dynamic table of QPACK, priorities, WebSocket (RFC 9220).
 
 mod conn;
 mod request;
@@ -34,7 +37,7 @@ use super::counters::Counter;
 use super::memory::Held;
 use super::{Lane, Options, Phase};
 use crate::quic::{Base, LaneIds, Wire, lane_of};
-use crate::tls::TlsError;
+use crate::tls::{TlsError, full_handshakes};
 use conn::Conn;
 
 /// Most requests at once on a connection.
@@ -70,7 +73,7 @@ impl Http3 {
     /// QUIC with the server's TLS, for so many lanes.
     pub(super) fn new(options: &Options, lanes: usize) -> Result<Option<Self>, TlsError> {
         let Some(tls) = options.tls.as_ref().filter(|_| options.http3) else { return Ok(None) };
-        let mut server = ServerConfig::with_crypto(Arc::new(tls.quic()?));
+        let mut server = ServerConfig::with_crypto(Arc::new(tls.quic(options.early_data)?));
         let mut transport = TransportConfig::default();
         transport
             .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS))
@@ -82,7 +85,9 @@ impl Http3 {
         server.transport_config(Arc::new(transport));
         Ok(Some(Self {
             server: Arc::new(server),
-            endpoint: EndpointConfig::default(),
+            // Guard: `EndpointConfig::new(tls.reset_key())` as `EndpointConfig::default()` fails
+            // cli/serve_http_h3::a_server_that_was_killed
+            endpoint: EndpointConfig::new(tls.reset_key()),
             mail: Mailboxes::new(lanes, MAIL),
             lanes,
         }))
@@ -105,6 +110,7 @@ impl Http3 {
             mail,
             conns: Vec::new(),
             open: 0,
+            shaking: 0,
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             came: Vec::new(),
@@ -128,6 +134,8 @@ struct Port {
     /// By the number of their handle.
     conns: Vec<Option<Box<Conn>>>,
     open: usize,
+    /// Of them, those whose handshake is not complete.
+    shaking: u64,
     /// Those that something has happened to.
     ready: VecDeque<usize>,
     timers: BinaryHeap<Reverse<(u64, usize)>>,
@@ -190,7 +198,9 @@ impl Port {
             match endpoint.handle(now, from, Some(to), None, data, &mut said) {
                 Some(DatagramEvent::ConnectionEvent(ConnectionHandle(at), event)) => {
                     if let Some(conn) = conns.get_mut(at).and_then(Option::as_mut) {
+                        let before = full_handshakes();
                         conn.connection.handle_event(event);
+                        conn.full |= full_handshakes() != before;
                         mark(conn, at, ready);
                     }
                 }
@@ -230,6 +240,17 @@ impl Port {
             let transmit = self.endpoint.refuse(incoming, &mut said);
             return self.answers.push((transmit, said));
         }
+        // Guard: `self.shaking >= self.lane.options().retry_above` as `false` fails
+        // cli/serve_http_h3::whoever_does_not_prove
+        if self.shaking >= self.lane.options().retry_above && !incoming.remote_address_validated() {
+            cells.add(Counter::Retries, 1);
+            // An address that is not validated may always be asked.
+            if let Ok(transmit) = self.endpoint.retry(incoming, &mut said) {
+                self.answers.push((transmit, said));
+            }
+            return;
+        }
+        let before = full_handshakes();
         match self.endpoint.accept(incoming, self.base.instant(now), &mut said, None) {
             Err(e) => {
                 cells.add(Counter::HandshakeFailed, 1);
@@ -245,7 +266,9 @@ impl Port {
                     self.conns.resize_with(number + 1, || None);
                 }
                 self.open += 1;
+                self.shaking += 1;
                 let conn = self.conns[number].insert(Box::new(Conn::new(&self.lane, connection, held, now)));
+                conn.full = full_handshakes() != before;
                 mark(conn, number, &mut self.ready);
             }
         }
@@ -256,12 +279,16 @@ impl Port {
         let Some(conn) = self.conns.get_mut(number).and_then(Option::as_mut) else { return Ok(true) };
         conn.marked = false;
         conn.turn(now, self.base.instant(now));
+        if !conn.connection.is_handshaking() && std::mem::take(&mut conn.shaking) {
+            self.shaking -= 1;
+        }
         while let Some(event) = conn.connection.poll_endpoint_events() {
             let drained = event.is_drained();
             if let Some(event) = self.endpoint.handle_event(ConnectionHandle(number), event) {
                 conn.connection.handle_event(event);
             }
             if drained {
+                self.shaking -= u64::from(conn.shaking);
                 self.conns[number] = None;
                 self.open -= 1;
                 return Ok(true);

@@ -4,7 +4,7 @@ use flowlane::Time;
 use quinn_proto::{Connection, ReadError, StreamId, VarInt, WriteError};
 
 use crate::h1::is_host;
-use crate::h3::{self, Block, Event, Fault, Fields, Kind, Most, Of, Reader, code};
+use crate::h3::{self, Block, Event, Fault, Fields, Kind, Most, Of, Reader, code, is_safe};
 use crate::server::counters::Counter;
 use crate::server::options::Timeouts;
 use crate::server::reply::{Body, Reply, has_body};
@@ -49,10 +49,14 @@ pub(super) struct Request {
     /// The body is sent back as it comes.
     echo: bool,
     answered: bool,
+    /// It came before the handshake was complete: anybody may have sent it a second time.
+    early: bool,
     /// When it is to be looked at again; `u64::MAX` if no time is of concern.
     pub(super) due: u64,
     /// Since when there was no progress.
     since: u64,
+    /// The turn in which something of it was last sent.
+    pub(super) wrote: u64,
 }
 
 impl Request {
@@ -69,9 +73,16 @@ impl Request {
             sending: None,
             echo: false,
             answered: false,
+            early: false,
             due: u64::MAX,
             since: now,
+            wrote: 0,
         }
+    }
+
+    /// How much of the body has come, and whether all has.
+    pub(super) fn came(&self) -> (u64, bool) {
+        (self.received, self.part == Part::Ended)
     }
 
     /// Reads what has come, as far as there is room for what is sent back.
@@ -85,6 +96,7 @@ impl Request {
         if self.part == Part::Ended {
             return Ok(());
         }
+        self.early = connection.is_handshaking();
         let mut stream = connection.recv_stream(self.id);
         let Ok(mut chunks) = stream.read(true) else { return Ok(()) };
         let read = loop {
@@ -183,6 +195,14 @@ impl Request {
         cells.add(Counter::Requests, 1);
         let text = |name: &str| std::str::from_utf8(fields.get(name).unwrap_or_default()).unwrap_or("");
         let (method, target) = (text(":method"), text(":path"));
+        if self.early {
+            cells.add(Counter::Early, 1);
+            // Guard: `!is_safe(method)` as `false` fails cli/serve_http_h3::what_may_do_something
+            if !is_safe(method) {
+                cells.add(Counter::TooEarly, 1);
+                return self.refuse(lane, 425, now);
+            }
+        }
         let host = fields.get(":authority").or_else(|| fields.get("host"));
         let reply = if host.is_some_and(is_host) {
             // There is no upgrade here (RFC 9114 §4.5).
@@ -287,8 +307,8 @@ impl Request {
         }
     }
 
-    /// Sends as much as there is room for.
-    pub(super) fn write(&mut self, lane: &Lane, connection: &mut Connection, now: u64) -> Done {
+    /// Sends as much as there is room for. `turn`: how often any request of the connection has had its turn.
+    pub(super) fn write(&mut self, lane: &Lane, connection: &mut Connection, now: u64, turn: u64) -> Done {
         if !self.answered && self.part == Part::Ended && self.due <= now {
             self.begin(lane);
         }
@@ -297,7 +317,7 @@ impl Request {
                 match connection.send_stream(self.id).write(&self.out[self.at..]) {
                     Ok(n) => {
                         self.at += n;
-                        self.since = now;
+                        (self.since, self.wrote) = (now, turn);
                     }
                     Err(WriteError::Blocked) => return Done::No,
                     Err(WriteError::Stopped(code)) => {

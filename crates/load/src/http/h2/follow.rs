@@ -87,7 +87,11 @@ async fn open(shared: &Arc<Shared>, origin: Arc<Origin>) -> Result<SendRequest<B
         None => return Err(stopped((ErrorKind::ConnectTimeout, "no connection in time".to_owned()))),
     };
     let tls = matches!(opened.stream, Stream::Tls(_)).then(|| opened.secured - opened.connected);
-    shared.lock().book.connected(clock(), opened.connected - begun, tls);
+    {
+        let mut inner = shared.lock();
+        inner.book.connected(clock(), opened.connected - begun, tls);
+        inner.book.handshake(clock(), opened.resumed);
+    }
     let ended: Ended = Arc::new(OnceLock::new());
     let streams = shared.streams();
     let made = match opened.stream {

@@ -7,7 +7,8 @@ use quinn_proto::{Connection, ReadError, StreamId, VarInt};
 use crate::http::beside::Shared;
 use crate::http::check::{Checker, Wrong};
 use crate::http::client::Client;
-use crate::http::plan::Request;
+use crate::http::hop::{Course, is_redirect};
+use crate::http::plan::{Pool, Request};
 use crate::report::ErrorKind;
 
 /// Limits of an answer's head.
@@ -27,6 +28,21 @@ pub(super) struct Asked {
     pub(super) times: u8,
     /// As it is with its client's values, if it has any.
     pub(super) own: Option<Box<Request>>,
+    /// It was sent before the handshake was complete.
+    pub(super) early: bool,
+    /// Where redirects have led it, if they have.
+    pub(super) course: Option<Box<Course>>,
+}
+
+impl Asked {
+    /// The request as it is now.
+    fn wanted<'a>(&'a self, pool: &'a Pool) -> &'a Request {
+        match (&self.course, &self.own) {
+            (Some(course), _) => &course.request,
+            (None, Some(own)) => own,
+            (None, None) => &pool.requests[usize::from(self.request)],
+        }
+    }
 }
 
 /// What serves all answers of a connection, one after the other.
@@ -35,6 +51,8 @@ pub(super) struct Scratch {
     pub(super) fields: Fields,
     /// The target that all are asked of.
     pub(super) target: u16,
+    /// They are asked of somebody else, to whom redirects have led.
+    pub(super) away: bool,
 }
 
 /// What a read has brought.
@@ -43,6 +61,8 @@ pub(super) enum Came {
     Part,
     /// The answer is whole: whether it is as it should be.
     Whole(Result<(), Wrong>),
+    /// It is whole, and names where to ask.
+    Leads,
     /// The server has not processed the request.
     Rejected,
     /// There is no answer.
@@ -61,6 +81,8 @@ pub(super) struct Answer {
     length: Option<u64>,
     interim: u64,
     checker: Option<Checker>,
+    /// Where it leads, if that is followed.
+    pub(super) location: Option<Box<[u8]>>,
 }
 
 impl Default for Answer {
@@ -73,6 +95,7 @@ impl Default for Answer {
             length: None,
             interim: 0,
             checker: None,
+            location: None,
         }
     }
 }
@@ -82,7 +105,7 @@ impl Answer {
     pub(super) fn begin(&mut self, wanted: &Request) {
         self.reader.renew();
         (self.first_byte, self.status, self.content) = (0, 0, 0);
-        (self.length, self.interim) = (None, 0);
+        (self.length, self.interim, self.location) = (None, 0, None);
         if !wanted.checks.content() {
             self.checker = None;
             return;
@@ -99,8 +122,7 @@ impl Answer {
         scratch: &mut Scratch,
         now: u64,
     ) -> Came {
-        let pool = &shared.plan.pool;
-        let wanted = asked.own.as_deref().unwrap_or(&pool.requests[usize::from(asked.request)]);
+        let wanted = asked.wanted(&shared.plan.pool);
         let mut stream = connection.recv_stream(asked.id);
         let Ok(mut chunks) = stream.read(true) else { return Came::Part };
         let came = loop {
@@ -154,8 +176,17 @@ impl Answer {
                     self.status = status;
                     let length = scratch.fields.content_length().map_err(faulty)?;
                     self.length = length.filter(|_| wanted.method != "HEAD" && status != 304);
+                    if shared.plan.pool.follow.is_some() && is_redirect(status) {
+                        self.location = scratch.fields.get("location").map(Box::from);
+                    }
                     if let Some(client) = client {
-                        head_of(shared, wanted, client, scratch);
+                        head_of(
+                            shared,
+                            wanted.is_watched() && self.location.is_none(),
+                            wanted,
+                            client,
+                            scratch,
+                        );
                     }
                 }
                 Some(Event::Data(data)) => {
@@ -164,7 +195,9 @@ impl Answer {
                     if let Some(checker) = &mut self.checker {
                         checker.data(&wanted.checks, data);
                     }
-                    if let Some(client) = client.as_mut().filter(|_| wanted.is_watched()) {
+                    if let Some(client) =
+                        client.as_mut().filter(|_| wanted.is_watched() && self.location.is_none())
+                    {
                         watch(shared, wanted, asked.intended, client, data, now)
                             .map_err(|Wrong(kind, why)| Came::Broken(kind, why))?;
                     }
@@ -199,6 +232,9 @@ impl Answer {
             let why = format!("the stream ended after {content} of {length} bytes of content");
             return Came::Broken(ErrorKind::Closed, why);
         }
+        if self.location.is_some() {
+            return Came::Leads;
+        }
         let mut verdict = wanted.checks.judge(self.status, content);
         if verdict.is_ok()
             && let Some(checker) = &mut self.checker
@@ -217,15 +253,15 @@ impl Answer {
 }
 
 /// What a client wants to know of a head.
-fn head_of(shared: &Shared, wanted: &Request, client: &mut Client, scratch: &Scratch) {
+fn head_of(shared: &Shared, watched: bool, wanted: &Request, client: &mut Client, scratch: &Scratch) {
     let fields = &scratch.fields;
-    if shared.plan.pool.cookies {
+    if shared.plan.pool.cookies && !scratch.away {
         let host = shared.plan.pool.targets[usize::from(scratch.target)].url.name();
         for (_, value) in fields.iter().filter(|(name, _)| *name == b"set-cookie") {
             client.jar.take(value, host);
         }
     }
-    if wanted.is_watched() {
+    if watched {
         client.watch.head(wanted, |name| fields.get(&name.to_ascii_lowercase()));
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn in_words(lost: &Lost) -> (ErrorKind, String) {
             (ErrorKind::Tls, "the server speaks QUIC, but not HTTP/3".to_owned())
         }
         _ if lost.is_tls() => (ErrorKind::Tls, format!("{hint}{}", legible(lost))),
-        Lost::Connection(ConnectionError::TimedOut) => {
+        Lost::Silent | Lost::Connection(ConnectionError::TimedOut) => {
             (ErrorKind::Timeout, "the server says nothing any longer".to_owned())
         }
         Lost::Connection(ConnectionError::Reset) => {

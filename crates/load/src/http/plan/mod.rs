@@ -182,6 +182,10 @@ pub struct Pool {
     pub identity: Option<ClientIdentity>,
     /// Versions of TLS to offer.
     pub tls: Versions,
+    /// Sessions of TLS are taken up again; without it every handshake is a full one, as a new client's.
+    pub resume: bool,
+    /// Over HTTP/3, requests that may be repeated go before the handshake is complete (0-RTT) where a session allows it.
+    pub early_data: bool,
     /// How connections get to the targets.
     pub via: Via,
     /// Client addresses; empty for the host's own.
@@ -222,6 +226,8 @@ impl Pool {
             trust: Trust::Native,
             identity: None,
             tls: Versions::default(),
+            resume: false,
+            early_data: false,
             via: Via::default(),
             clients: Vec::new(),
             follow: None,

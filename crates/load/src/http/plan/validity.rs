@@ -116,6 +116,7 @@ impl Pool {
         self.check_follow()?;
         self.check_fast_open()?;
         self.check_http3()?;
+        self.check_sessions()?;
         self.check_fill()?;
         self.check_grpc()?;
         self.check_replay()?;
@@ -191,17 +192,11 @@ impl Pool {
                 "is over UDP, straight to the target: not through a proxy, nor over a Unix socket".into()
             );
         }
-        if self.follow.is_some() {
-            return bad("follows no redirects".into());
-        }
         if self.read_rate.is_some() || self.write_rate.is_some() {
             return bad("has no slow readers and writers: these speak HTTP/1.1".into());
         }
         if self.behaviour != Behaviour::Normal {
             return bad("is for clients that send requests".into());
-        }
-        if self.requests_per_connection.is_some() {
-            return bad("keeps its connections: not a number of requests on each".into());
         }
         if self.aim.is_some() {
             return bad("is not aimed at buckets of the target: --aim is for TCP".into());
@@ -215,6 +210,21 @@ impl Pool {
                     "has no header '{name}: {value}', which is about a connection of HTTP/1"
                 ));
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses to take up sessions where there are none.
+    fn check_sessions(&self) -> Result<(), BadPlan> {
+        let bad = |what: &str| Err(BadPlan(format!("pool '{}': {what}", self.name)));
+        if self.resume && !self.targets.iter().any(|t| t.url.https) {
+            return bad("resuming sessions is for https: URLs");
+        }
+        if self.early_data && !matches!(self.version, Version::Http3 { .. }) {
+            return bad("early data is sent over HTTP/3");
+        }
+        if self.early_data && !self.resume {
+            return bad("early data goes with a session that is resumed");
         }
         Ok(())
     }
@@ -349,10 +359,8 @@ mod tests {
             (proxied, "proxy"),
             (upgraded, "'upgrade: x'"),
             (call, "over HTTP/2"),
-            (Pool { follow: Some(crate::http::Follow::default()), ..fine.clone() }, "no redirects"),
             (Pool { read_rate: Some(1), ..fine.clone() }, "slow readers"),
             (Pool { behaviour: Behaviour::HalfOpen, ..fine.clone() }, "send requests"),
-            (Pool { requests_per_connection: Some(9), ..fine.clone() }, "keeps its connections"),
             (Pool { version: Version::Http3 { streams: 0 }, ..fine.clone() }, "at least one request"),
         ] {
             assert!(refused(pool).contains(why), "{why}");

@@ -55,6 +55,8 @@ const SENT: &[(&str, &[&str])] = &[
             "insecure",
             "tls_min",
             "tls_max",
+            "tls_resume",
+            "early_data",
             "exact",
             "slack",
             "clients",

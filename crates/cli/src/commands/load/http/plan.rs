@@ -342,6 +342,8 @@ impl PlanOptions {
             trust: if curl.is_some_and(|curl| curl.insecure) { Trust::Anybody } else { self.via.trust() },
             identity: self.via.identity(),
             tls: self.via.versions()?,
+            resume: self.via.tls_resume,
+            early_data: self.via.early_data,
             via,
             follow: self
                 .follow

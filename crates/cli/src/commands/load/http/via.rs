@@ -47,6 +47,13 @@ pub(super) struct ViaOptions {
     /// Highest version of TLS: 1.2 or 1.3.
     #[arg(long, value_name = "VERSION", default_value = "1.3", conflicts_with = "scenario")]
     tls_max: Version,
+    /// Take up sessions of TLS again: every connection after the first of a target may do with a shorter handshake [default: all are full ones].
+    #[arg(long, conflicts_with = "scenario")]
+    pub(super) tls_resume: bool,
+    /// Over HTTP/3 send requests that do nothing but ask (GET, HEAD, OPTIONS, TRACE) before the handshake is complete (0-RTT), where a session allows
+    /// it.
+    #[arg(long, requires = "tls_resume", conflicts_with = "scenario")]
+    pub(super) early_data: bool,
 }
 
 impl ViaOptions {
