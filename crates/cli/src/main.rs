@@ -42,6 +42,8 @@ mod recorders;
 mod rss_options;
 mod rule_file;
 mod say;
+#[cfg(test)]
+mod schemas;
 mod service_file;
 mod stdout;
 mod steering;

@@ -249,7 +249,6 @@ fn document(interface: &str, counts: &QueueCounts, over: Over) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::schema;
     use super::*;
 
     fn counts(receive: &[(u32, u64, u64)]) -> QueueCounts {
@@ -301,7 +300,10 @@ mod tests {
         for over in
             [Over::Always, Over::Interval(Duration::from_secs(1)), Over::Watch(Duration::from_secs(9))]
         {
-            assert_eq!(schema::faults("rss-watch-v1", &document("eth0", &added, over)), Vec::<String>::new());
+            assert_eq!(
+                flowlane_schema::faults("rss-watch-v1", &document("eth0", &added, over)),
+                Vec::<String>::new()
+            );
         }
     }
 }
