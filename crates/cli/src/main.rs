@@ -16,6 +16,7 @@ mod congestion;
 mod cpus;
 mod description;
 mod discovery;
+mod document;
 mod drops;
 mod examples;
 mod exit;

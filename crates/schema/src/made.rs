@@ -206,7 +206,7 @@ fn array(items: &[Value], depth: usize, out: &mut String, write: impl Fn(&Value,
     enclose(['[', ']'], &written.collect::<Vec<_>>(), depth, out);
 }
 
-/// In one line if it fits, and otherwise in one for each.
+/// In one line if it fits, and otherwise in one for each; words of a list in as few as hold them.
 fn enclose([open, close]: [char; 2], parts: &[String], depth: usize, out: &mut String) {
     let width: usize = parts.iter().map(|part| part.len() + 2).sum();
     let column = 2 * depth + out.len() - out.rfind('\n').map_or(0, |at| at + 1);
@@ -216,7 +216,16 @@ fn enclose([open, close]: [char; 2], parts: &[String], depth: usize, out: &mut S
         return;
     }
     let indent = "  ".repeat(depth);
-    let lines: Vec<String> = parts.iter().map(|part| format!("{indent}  {part}")).collect();
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        // Words of a list share a line.
+        match lines.last_mut() {
+            Some(line) if part.starts_with('"') && open == '[' && line.len() + part.len() + 3 <= WIDTH => {
+                *line += &format!(", {part}");
+            }
+            _ => lines.push(format!("{indent}  {part}")),
+        }
+    }
     let _ = write!(out, "{open}\n{}\n{indent}{close}", lines.join(",\n"));
 }
 
