@@ -16,6 +16,7 @@ mod congestion;
 mod cpus;
 mod description;
 mod discovery;
+mod document;
 mod drops;
 mod examples;
 mod exit;
@@ -42,6 +43,8 @@ mod recorders;
 mod rss_options;
 mod rule_file;
 mod say;
+#[cfg(test)]
+mod schemas;
 mod service_file;
 mod stdout;
 mod steering;

@@ -41,31 +41,39 @@ impl RuleOption {
 const LARGEST: u64 = 1 << 20;
 
 /// The document.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Document {
+    /// 1.
     version: u32,
+    /// What the file is.
     what: String,
     /// Where the rule was learned, for people.
     learned_from: String,
+    /// What else was noticed, for people.
     findings: Vec<String>,
     /// Whether the rule's hashes are those that the card reports.
     hashes: bool,
     /// The kinds of packets that the rule covers.
     kinds: Vec<String>,
+    /// How fields are arranged before they are hashed: `plain`, `sorted`, `sorted-apart` or `or-xor`.
     arrangement: String,
-    /// The key of a Toeplitz hash, and whether UDP is hashed with ports; then there are no maps.
+    /// The key of a Toeplitz hash, hexadecimal; then there are no maps.
     key: Option<String>,
+    /// With a key: whether UDP is hashed with ports.
     udp_ports: Option<bool>,
+    /// Without a key: the affine maps that are the hash.
     maps: Vec<Map>,
     /// The queue of each slot.
     queues: Vec<u16>,
-    /// Where the rule comes from packets that nobody chose: what they tell.
+    /// Where the rule was learned from packets that came by themselves, so that it is not known for all flows: what they tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     in_part: Option<InPart>,
 }
 
 /// What a rule is known for, where that is not everything.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct InPart {
@@ -76,23 +84,37 @@ struct InPart {
 }
 
 /// Flows that are predicted: sums of an odd number of these.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Flows {
+    /// The kind of packets.
     kind: String,
-    /// For each 74 hexadecimal digits: the arranged bits of a packet, and 80 for one that is itself known.
+    /// Of each 74 hexadecimal digits: 36 bytes of the arranged bits of a packet, and 80 for one that is itself known, 00 for a difference
+    /// of such.
     rows: String,
 }
 
 /// The affine map of some kinds of packets.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Map {
+    /// The kinds.
     kinds: Vec<String>,
     /// The hash of zeros, eight hexadecimal digits.
     constant: String,
     /// The columns of the map, one for each input bit from the first bit of the source address on, eight hexadecimal digits each.
     columns: String,
+}
+
+#[cfg(test)]
+#[test]
+fn schema_of_rss_rule() {
+    let about = "How a card steers; --rss FILE reads it.";
+    flowlane_schema::Made::new("rss-rule-v1", "File of flowlane rss learn, version 1", about)
+        .form::<Document>()
+        .keep();
 }
 
 const WHAT: &str = "how a card steers: arranged bits -> hash -> slot -> queue (flowlane rss learn)";

@@ -135,16 +135,30 @@ fn last_line(text: &str) -> Option<f64> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())?.parse().ok()
 }
 
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Answer {
+    /// 1.
     version: u32,
+    /// Confidence of the result, 0 to 1.
     confidence: f64,
+    /// Share of a difference that does not count: 0.02 is 2 %.
     neglect: f64,
+    /// Share of a difference that was to be seen.
     smallest: f64,
     #[serde(flatten)]
     judged: Judged,
+    /// B was shown to be worse.
     worse: bool,
+}
+
+#[cfg(test)]
+#[test]
+fn schema_of_compare() {
+    let title = "Document of flowlane compare --json, version 1";
+    let about = "Two commands in turns: what their figures are, and whether they differ.";
+    flowlane_schema::Made::new("compare-v1", title, about).form::<Answer>().closed().keep();
 }
 
 impl Compare {

@@ -2,12 +2,12 @@
 //! packets flow.
 
 use super::instance;
+use crate::document::{document, value};
 use crate::stdout;
 use crate::units;
 use anyhow::bail;
 use clap::Subcommand;
 use flowlane::control::{self, MoveRequest, MoveView, ReportView};
-use serde_json::json;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -89,16 +89,43 @@ impl Move {
     }
 }
 
-/// One line of the table.
-struct Row {
-    host: String,
-    bucket: u16,
-    worker: usize,
-    /// Share of a processor, 0 to 1; `None` for a lane that is not in the first report.
-    load: Option<f64>,
-    connections: u64,
-    sockets: u64,
-    moves: u64,
+document! {
+    /// The lanes of an instance, by host and bucket.
+    Document {
+        /// 1.
+        version: u32,
+        /// What it is.
+        #[cfg_attr(test, schemars(extend("const" = "lanes")))]
+        kind: &'static str,
+        /// The lanes.
+        lanes: Vec<Row>,
+    }
+    /// One lane.
+    Row {
+        /// The host.
+        host: String,
+        /// Its bucket.
+        bucket: u16,
+        /// The worker that has it.
+        worker: usize,
+        /// Share of a processor that its worker spent on it during the interval, 0 to 1; `None` for a lane that was not there before.
+        load: Option<f64>,
+        /// Connections of TCP, TIME-WAIT records not counted.
+        connections: u64,
+        /// Sockets of UDP.
+        sockets: u64,
+        /// Times it has moved.
+        moves: u64,
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn schema_of_lanes() {
+    let about = "The lanes of an instance, by host and bucket. New members may be added.";
+    flowlane_schema::Made::new("lanes-v1", "flowlane lanes --json, version 1", about)
+        .form::<Document>()
+        .keep();
 }
 
 impl Show {
@@ -113,16 +140,7 @@ impl Show {
         let rows = rows(&before, &now);
         let mut out = stdout::lock();
         if self.json {
-            let rows: Vec<_> = rows
-                .iter()
-                .map(|r| {
-                    json!({
-                        "host": r.host, "bucket": r.bucket, "worker": r.worker, "load": r.load,
-                        "connections": r.connections, "sockets": r.sockets, "moves": r.moves,
-                    })
-                })
-                .collect();
-            writeln!(out, "{}", json!({ "version": 1, "kind": "lanes", "lanes": rows }))?;
+            writeln!(out, "{}", value(Document { version: 1, kind: "lanes", lanes: rows }))?;
         } else {
             text(&mut out, &rows, now.workers.workers.len())?;
         }

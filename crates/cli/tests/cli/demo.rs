@@ -1,7 +1,5 @@
 //! `flowlane demo`, run as a user runs it.
 
-use crate::load_schema;
-
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -33,7 +31,7 @@ fn check(report: &Value, workers: usize) {
     let n = |path: &str| {
         report.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path} in {report}"))
     };
-    load_schema::check("demo", report);
+    flowlane_schema::check("demo", report);
     assert_eq!(n("/version"), 1);
     assert_eq!(report["ok"], true);
     assert_eq!(report["alignment"], 1.0);
@@ -71,7 +69,7 @@ fn two_workers() {
 fn every_emulated_card() {
     for (card, _) in flowlane_rss::emulated::CARDS {
         let (report, stderr) = demo_and_stderr(&["--workers", "2", "--card", card]);
-        load_schema::check("demo", &report);
+        flowlane_schema::check("demo", &report);
         let known = &report["card"];
         assert_eq!(known["name"], card, "{report}");
         assert_eq!(known["learned"], card != "jhash", "{report}");

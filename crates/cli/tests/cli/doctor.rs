@@ -1,6 +1,6 @@
 //! `flowlane doctor` where things are missing: rights, limits, file systems, interfaces. What it says a link needs is what opening the link says.
 
-use crate::schema::faults;
+use flowlane_schema::faults;
 use flowlane_testnet::{Card, CardConfig, Namespace, Program};
 use serde_json::Value;
 use std::process::{Command, Output};

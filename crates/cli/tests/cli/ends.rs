@@ -1,11 +1,8 @@
 //! How commands end: when nobody reads what they say, when a service is stopped, and what they may still do while they run.
 
-use crate::shape;
-
 use flowlane_testnet::{Ended, Namespace, PATIENCE, Program, free_port};
 use rustix::process::Signal;
 use serde_json::Value;
-use shape::has_the_shape;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -388,10 +385,10 @@ fn what_kernel_sockets_count_is_called_what_it_is() {
         let documents: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let last = |kind: &str| documents.iter().rfind(|d| d["kind"] == kind);
         if let Some(interval) = last("interval") {
-            has_the_shape(interval, "KernelTcpInterval");
+            flowlane_schema::check("serve-v1", interval);
         }
         let summary = last("summary").unwrap();
-        has_the_shape(summary, "KernelTcpSummary");
+        flowlane_schema::check("serve-v1", summary);
         assert_eq!((&summary["reads"], &summary["writes"]), (&3.into(), &3.into()), "{summary}");
     }
 }

@@ -1,8 +1,6 @@
 //! `rss learn` from captures and from an interface, and what `rss plan` answers for flows: each answer is held against the card that
 //! made the packets, or against `rss hash`.
 
-use crate::schema;
-
 use flowlane_rss::emulated::{Card, CardOptions};
 use flowlane_rss::{Flow, Key, Protocol, UdpFields};
 use flowlane_testnet::{CardConfig, MICROSOFT_KEY};
@@ -26,7 +24,7 @@ fn text(arguments: &[&str]) -> String {
 
 fn json(schema: &str, arguments: &[&str]) -> Value {
     let value = serde_json::from_str(&text_of_json(arguments)).unwrap();
-    assert_eq!(schema::faults(schema, &value), Vec::<String>::new(), "{value}");
+    assert_eq!(flowlane_schema::faults(schema, &value), Vec::<String>::new(), "{value}");
     value
 }
 
@@ -192,7 +190,7 @@ fn captures_with_queues_and_hashes() {
         let (right, _) = held_against(&mut emulated, &rule, 5000..5030);
         assert!(right >= 10, "{name}: {right} of 30\n{said}");
         let document: Value = serde_json::from_slice(&std::fs::read(&rule.0).unwrap()).unwrap();
-        assert_eq!(schema::faults("rss-rule-v1", &document), Vec::<String>::new());
+        assert_eq!(flowlane_schema::faults("rss-rule-v1", &document), Vec::<String>::new());
         let value = json("rss-v1", &["rss", "learn", "--capture", capture.name()]);
         assert_eq!(value["kinds"][0]["kind"], "tcp-ipv4", "{value}");
     }

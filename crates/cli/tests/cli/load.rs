@@ -1,7 +1,5 @@
 //! `flowlane load udp`: what it refuses, and a run into a capture file.
 
-use crate::load_schema;
-
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::process::{Command, Output};
@@ -133,7 +131,7 @@ fn source_ports_are_chosen_by_where_answers_come() {
         let output = load(&[&arguments[..], more, &["--no-pin", "--json"]].concat());
         let stderr = String::from_utf8_lossy(&output.stderr);
         let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"));
-        load_schema::check("load-run", &report);
+        flowlane_schema::check("load-run", &report);
         let ports = &report["home-ports"];
         let flows: u64 = more[more.iter().position(|o| *o == "--flows").unwrap() + 1].parse().unwrap();
         let of = |name: &str| ports[name].as_u64().unwrap();
@@ -178,7 +176,7 @@ fn heard_by_an_echo(arguments: &[&str]) -> (Value, Vec<Heard>) {
     let output = load(&[&[at.as_str(), "--json"], arguments].concat());
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     let heard = echo.join().unwrap();
     // Probes are of no flow.
     (report, heard.into_iter().filter(|one| one.flow != u32::MAX).collect())
@@ -228,7 +226,7 @@ fn every_datagram_is_counted_by_its_slot() {
     let output = load(&[&[&target[..]], &slots[..], &["--flows", "4", "--json"]].concat());
     let stderr = String::from_utf8_lossy(&output.stderr);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"));
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     let counts = &report["total"]["counts"];
     let of = |name: &str| counts["more"][name].as_u64().unwrap_or(0);
     let sent = counts["sent"].as_u64().unwrap();
@@ -247,7 +245,7 @@ fn silence_fails_the_run() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("does not answer"), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     assert_eq!((&report["ok"], &report["ended"]), (&false.into(), &"failed".into()));
     assert_eq!(report["total"]["counts"]["sent"], 0);
 }

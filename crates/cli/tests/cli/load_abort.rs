@@ -5,8 +5,6 @@ use std::process::{Command, Output, Stdio};
 use flowlane_testnet::{Program, Scratch, free_port};
 use serde_json::Value;
 
-use crate::schema;
-
 /// `flowlane serve ...` on a port of the loopback, and its address.
 fn serve(line: &str, ready: &str) -> (Program, String) {
     let port = free_port();
@@ -25,7 +23,7 @@ fn load(line: &str, conditions: &[&str]) -> Output {
 fn report(output: &Output) -> Value {
     let report = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
-    assert_eq!(schema::faults("load-run", &report), [""; 0]);
+    assert_eq!(flowlane_schema::faults("load-run", &report), [""; 0]);
     report
 }
 

@@ -10,8 +10,6 @@ use flowlane_testnet::{Program, Scratch, free_port};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::load_schema;
-
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
     command.args(["load", "http"]).args(arguments);
@@ -99,7 +97,7 @@ fn the_rate_of_a_known_queue_is_found() {
     ]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
-    load_schema::check("load-find-v1", &found);
+    flowlane_schema::check("load-find-v1", &found);
     let number = |name: &str| found[name].as_f64().unwrap();
     let (rate, fails) = (number("rate"), number("fails-at"));
     assert!((150.0..=275.0).contains(&rate), "{found:#}");
@@ -128,7 +126,7 @@ fn found(kind: &str, address: SocketAddr, condition: &str, more: &str) -> Value 
     });
     assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{kind}");
     let found = serde_json::from_slice(&output.stdout).unwrap();
-    load_schema::check("load-find-v1", &found);
+    flowlane_schema::check("load-find-v1", &found);
     assert_eq!((&found["limit"], &found["ended"]), (&"server".into(), &"narrow".into()), "{found:#}");
     found
 }

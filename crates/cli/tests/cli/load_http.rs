@@ -1,7 +1,5 @@
 //! `flowlane load http`: what it refuses, and runs over kernel sockets and over the pair link.
 
-use crate::load_schema;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
@@ -83,7 +81,7 @@ fn report(output: &Output) -> Value {
     let late = stderr.lines().count() == 1 && stderr.contains("the schedule was not kept");
     assert!(output.status.success() || (output.status.code() == Some(3) && late), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     assert_eq!(report["ok"], output.status.success());
     report
 }
@@ -431,7 +429,7 @@ fn a_server_that_pauses_regularly_is_told() {
     let common = [url.as_str(), "-c", "32", "-r", "1000", "-d", "5s", "--no-pin", "--slip-budget", "1s"];
     let output = load(&[&common[..], &["--json", "--html", page.to_str().unwrap()]].concat());
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     let latency = report["periods"].as_array().unwrap().iter().find(|p| p["of"] == "latency").unwrap();
     let period = latency["period-ns"].as_u64().unwrap();
     assert!(period.abs_diff(33_000_000) < 330_000, "{latency}");

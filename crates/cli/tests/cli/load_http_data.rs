@@ -8,8 +8,6 @@ use std::sync::{Arc, Mutex};
 use flowlane_testnet::{Program, Scratch, free_port};
 use serde_json::Value;
 
-use crate::schema;
-
 fn load(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
     command.args(["load", "http", "--no-pin", "--quiet"]).args(arguments).stdin(Stdio::null());
@@ -29,7 +27,7 @@ fn report(arguments: &[&str]) -> Value {
     let output = load(arguments);
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", String::from_utf8_lossy(&output.stderr)));
-    assert_eq!(schema::faults("load-run", &report), [""; 0]);
+    assert_eq!(flowlane_schema::faults("load-run", &report), [""; 0]);
     report
 }
 
@@ -255,7 +253,7 @@ fn each_request_is_a_line_of_a_file() {
             let of = |name: &str| line[name].as_u64().unwrap();
             // In a closed loop a request is sent when it is decided.
             assert_eq!(of("latency-ns"), of("slip-ns") + of("service-ns"), "{line}");
-            assert_eq!(schema::faults("load-request-v1", line), [""; 0]);
+            assert_eq!(flowlane_schema::faults("load-request-v1", line), [""; 0]);
             assert!(of("first-byte-ns") <= of("service-ns") && of("latency-ns") < 60_000_000_000, "{line}");
         }
     }

@@ -6,8 +6,6 @@ use std::process::{Command, Output, Stdio};
 use flowlane_testnet::{Program, Scratch, free_port, skipped};
 use serde_json::Value;
 
-use crate::schema;
-
 /// A shop of gRPC, which knows what it has to be told.
 const SHOP: &str = r#"
 import grpc, sys
@@ -60,7 +58,7 @@ fn report(arguments: &[&str]) -> (Option<i32>, Value) {
     let output = load(&[&["--json", "-n", "20", "-c", "2"], arguments].concat());
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", String::from_utf8_lossy(&output.stderr)));
-    assert_eq!(schema::faults("load-run", &report), [""; 0]);
+    assert_eq!(flowlane_schema::faults("load-run", &report), [""; 0]);
     (output.status.code(), report)
 }
 

@@ -12,8 +12,6 @@ use flowlane_testnet::{Scratch, eventually, free_port, skipped};
 use quinn::crypto::rustls::QuicServerConfig;
 use serde_json::Value;
 
-use crate::schema;
-
 /// H3_REQUEST_REJECTED (RFC 9114 §8.1).
 const REJECTED: u64 = 0x10b;
 
@@ -208,7 +206,7 @@ fn report(arguments: &[&str]) -> (Option<i32>, Value) {
     let output = load(arguments);
     let report: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", String::from_utf8_lossy(&output.stderr)));
-    assert_eq!(schema::faults("load-run", &report), [""; 0]);
+    assert_eq!(flowlane_schema::faults("load-run", &report), [""; 0]);
     (output.status.code(), report)
 }
 

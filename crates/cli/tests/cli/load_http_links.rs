@@ -1,8 +1,6 @@
 //! `flowlane load http` against `flowlane serve http` over a veth: through tunnels, and from addresses behind a router.
 //! Without privileges it says that it was skipped.
 
-use crate::load_schema;
-
 use std::process::{Command, Output, Stdio};
 
 use flowlane_testnet::Program;
@@ -59,7 +57,7 @@ fn report(output: &Output) -> Value {
     let late = stderr.contains("the schedule was not kept");
     assert!(output.status.success() || (matches!(output.status.code(), Some(1 | 3)) && late), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     report
 }
 

@@ -9,8 +9,6 @@ use std::sync::{Arc, Mutex};
 use flowlane_testnet::{Program, Scratch, eventually, free_port, skipped};
 use serde_json::Value;
 
-use crate::schema;
-
 fn load(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
     command.args(["load", "http", "--no-pin", "--quiet", "--json"]).args(arguments).stdin(Stdio::null());
@@ -22,7 +20,7 @@ fn report(arguments: &[&str]) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let report: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {stderr}"));
-    assert_eq!(schema::faults("load-run", &report), [""; 0]);
+    assert_eq!(flowlane_schema::faults("load-run", &report), [""; 0]);
     report
 }
 

@@ -1,6 +1,5 @@
 //! `flowlane load memcached`: what it refuses, what it says of servers that are not there, and runs against our own server and Debian's, whose counts must be its own.
 
-use crate::load_schema;
 use crate::wire::Wire;
 
 use flowlane_testnet::Program;
@@ -92,7 +91,7 @@ fn agrees_with(port: u16) {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let report: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"));
-        load_schema::check("load-run", &report);
+        flowlane_schema::check("load-run", &report);
         let only_late = report["slip"]["kept"] == false && report["failed"].as_array().unwrap().len() == 1;
         assert!(output.status.success() || only_late, "{options}: {stderr}");
         let of = |name| count(&report, name);
@@ -137,7 +136,7 @@ fn each_key_is_asked_for_in_its_lane() {
     let run = |options: &str| {
         let output = load(&format!("127.0.0.1:{port} -c 8 -d 300ms --keys 1000 --verify --json {options}"));
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        load_schema::check("load-run", &report);
+        flowlane_schema::check("load-run", &report);
         assert_eq!((count(&report, "failed"), count(&report, "misses")), (0, 0), "{options}: {report}");
         assert!(count(&report, "hits") > 20 && count(&report, "stored") > 0, "{options}: {report}");
     };
@@ -262,7 +261,7 @@ fn the_table_says_what_was_asked() {
     let line = "--keys 100 --fill --find-rate p99<1s --between 100..200 -d 200ms --warm-up 50ms --json";
     let output = load(&format!("127.0.0.1:{port} {line}"));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    load_schema::check("load-find-v1", &found);
+    flowlane_schema::check("load-find-v1", &found);
     assert!(found["rate"].as_f64().unwrap_or(0.0) >= 100.0, "{found}");
     assert_eq!(found["command"], "load memcached");
     drop(service.interrupt());
@@ -290,7 +289,7 @@ fn a_server_that_is_none_fails_the_run() {
         assert_eq!(output.status.code(), Some(1), "{options}: {stderr}");
         assert!(stderr.contains(words) && stderr.lines().count() == 1, "{options}: {stderr}");
         let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        load_schema::check("load-run", &report);
+        flowlane_schema::check("load-run", &report);
         assert_eq!(report["ok"], false);
         assert!(begun.elapsed() < Duration::from_secs(30), "{options}");
     }

@@ -1,7 +1,6 @@
 //! `flowlane load tcp`: what it refuses, how ^C ends it, and runs against the kernel's TCP over every link. Without
 //! privileges the first two are done, and the rest says that it was skipped.
 
-use crate::load_schema;
 use crate::wire::Wire;
 
 use std::io::{Read, Write};
@@ -111,7 +110,7 @@ fn nobody_there_fails_the_run() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("does not answer"), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     assert_eq!((&report["ok"], count(&report, "begun")), (&false.into(), 16));
     assert_eq!((count(&report, "connect-timeout"), count(&report, "connections-failed")), (16, 16));
 }
@@ -155,7 +154,7 @@ fn ctrl_c_ends_a_run_with_the_report_so_far() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let report: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"));
-        load_schema::check("load-run", &report);
+        flowlane_schema::check("load-run", &report);
         assert_eq!(report["ended"], "interrupted", "{run}");
         // A machine with other things to do may have made the generator late: then that is what the report says.
         let late = report["slip"]["kept"] == false;
@@ -246,7 +245,7 @@ fn a_rate_beyond_every_machine_ends_in_time() {
         };
         assert!(matches!(child.wait().unwrap().code(), Some(1 | 3)), "{run}");
         let report: Value = serde_json::from_str(&text.unwrap()).unwrap();
-        load_schema::check("load-run", &report);
+        flowlane_schema::check("load-run", &report);
         let due = count(&report, "sent") + count(&report, "unsent");
         assert!(due.abs_diff(100_000_000_000) < 1000, "{run}: {due}");
         // The processor time is that of the whole run, and so is the time by which it is divided.

@@ -1,6 +1,5 @@
 //! `flowlane load ws`: what it refuses, what it says of servers that are no WebSockets, and runs against our own server and Python's, whose counts must be its own.
 
-use crate::load_schema;
 use crate::wire::Wire;
 
 use flowlane_testnet::Program;
@@ -63,7 +62,7 @@ fn good(arguments: &str) -> Value {
     let output = load(&format!("{arguments} --json"));
     let stderr = String::from_utf8_lossy(&output.stderr);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {stderr}"));
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     // A machine with other things to do may make the generator late; nothing else may go wrong.
     let only_late = report["slip"]["kept"] == false && report["failed"].as_array().unwrap().len() == 1;
     assert!(output.status.success() || only_late, "{arguments}: {stderr}");

@@ -1,7 +1,6 @@
 //! What load commands write: `flowlane load http` against a small server of this test's own.
 
 use crate::markup;
-use crate::schema;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -61,7 +60,7 @@ fn every_file_is_written_and_says_the_same() {
     // A busy machine may miss the slip budget: the run is reported all the same.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(schema::faults("load-run", &printed), Vec::<String>::new());
+    assert_eq!(flowlane_schema::faults("load-run", &printed), Vec::<String>::new());
     let saved: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(saved, printed);
     let counts = &printed["total"]["counts"];

@@ -70,7 +70,7 @@ fn every_frame_is_somewhere() {
     };
     card.far().run(echo).unwrap();
     let report = report(&card, &control);
-    assert_eq!(super::schema::faults("control-v1", &report), Vec::<String>::new());
+    assert_eq!(flowlane_schema::faults("control-v1", &report), Vec::<String>::new());
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value}"));
     let (mut all, mut free, mut held) = (0, 0, 0);
     for worker in report["workers"]["workers"].as_array().unwrap() {
@@ -116,7 +116,7 @@ fn queues_that_somebody_adds_while_it_runs_are_noticed() {
     let said = "af-xdp:near0: somebody changed its queues (ethtool -L): 4 receive now; packets of queues 2 to 3 go to the kernel";
     service.hear(said);
     let report = report(&card, &control);
-    assert_eq!(super::schema::faults("control-v1", &report), Vec::<String>::new());
+    assert_eq!(flowlane_schema::faults("control-v1", &report), Vec::<String>::new());
     assert!(report["rss"]["changed"][0].as_str().unwrap().starts_with(said), "{report}");
     let text = flowlane(&card, &format!("stat --control {control}")).output().unwrap();
     assert!(String::from_utf8_lossy(&text.stdout).contains(said), "{text:?}");

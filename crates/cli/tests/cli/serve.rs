@@ -2,12 +2,9 @@
 //! carry, the kernel as the peer, the control socket, and the end by ^C. Without privileges what can be done over a
 //! capture file is done, and the rest says that it was skipped.
 
-use crate::shape;
-
 use flowlane_testnet::{PATIENCE, Program, Scratch, eventually, free_port};
 use rustix::process::Signal;
 use serde_json::Value;
-use shape::has_the_shape;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -277,7 +274,7 @@ fn lanes_may_move_by_themselves() {
         let (service, ready) = start(command(&format!("{serve}{arguments} --json")));
         assert!(ready.contains("workers 2, buckets 32"), "{ready}");
         let summary = last_json(&service.interrupt(), "summary");
-        has_the_shape(&summary, "Summary");
+        flowlane_schema::check("serve-v1", &summary);
         assert_eq!(summary["rebalance"]["policy"], policy, "{summary}");
         assert_eq!(summary["rebalance"]["moves"], 0, "{summary}");
     }
@@ -514,12 +511,12 @@ fn echo_over(kind: &str, tag: &str) {
     assert_eq!(steering["redirected"], 0, "the card and the lanes agree: {steering}");
 
     let interval = service.prints();
-    has_the_shape(&last_json(&interval, "interval"), "Interval");
+    flowlane_schema::check("serve-v1", &last_json(&interval, "interval"));
     service.signal(Signal::USR1);
     let printed = service.interrupt();
-    has_the_shape(&last_json(&printed, "flows"), "Flows");
+    flowlane_schema::check("serve-v1", &last_json(&printed, "flows"));
     let summary = last_json(&printed, "summary");
-    has_the_shape(&summary, "Summary");
+    flowlane_schema::check("serve-v1", &summary);
     assert_eq!((&summary["received"], &summary["sent"]), (&128.into(), &128.into()), "{printed}");
     let sum = |key: &str| {
         summary["buckets"].as_array().unwrap().iter().map(|b| b[key].as_u64().unwrap()).sum::<u64>()
@@ -598,9 +595,9 @@ fn talk_to(service: Program, control: &str, inside: impl Fn(&(dyn Fn() + Sync)))
     assert_eq!(table.lines().filter(|l| l.contains("*.8080") && l.contains("LISTEN")).count(), 4, "{table}");
     assert!(table.contains("TCP by state: ") && table.contains("4 LISTEN"), "{table}");
     let printed = service.interrupt();
-    has_the_shape(&last_json(&printed, "interval"), "TcpInterval");
+    flowlane_schema::check("serve-v1", &last_json(&printed, "interval"));
     let summary = last_json(&printed, "summary");
-    has_the_shape(&summary, "Summary");
+    flowlane_schema::check("serve-v1", &summary);
     assert_eq!(summary["connections"], 202, "{summary}");
 }
 

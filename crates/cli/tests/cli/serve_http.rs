@@ -1,10 +1,7 @@
 //! `flowlane serve http` as people run it: over a TAP, with curl as the client, and what it says of it afterwards.
 
-use crate::shape;
-
 use flowlane_testnet::Program;
 use serde_json::Value;
-use shape::has_the_shape;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -146,8 +143,8 @@ fn curl_over_a_tap() {
     std::fs::remove_dir_all(&dir).unwrap();
     let Some(documents) = documents else { return };
     let summary = last(&documents, "http-summary");
-    has_the_shape(summary, "HttpSummary");
-    has_the_shape(last(&documents, "http-interval"), "HttpInterval");
+    flowlane_schema::check("serve-v1", summary);
+    flowlane_schema::check("serve-v1", last(&documents, "http-interval"));
     let requests = 9 + u64::from(two);
     assert_eq!(summary["requests"], requests, "{summary}");
     assert_eq!(summary["connections"], requests, "{summary}");

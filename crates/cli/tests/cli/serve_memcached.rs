@@ -1,6 +1,5 @@
 //! `flowlane serve memcached` as people run it: memcached's start lines, its own tools as clients, and what is seen of it meanwhile and afterwards.
 
-use crate::shape::has_the_shape;
 use flowlane_testnet::{PATIENCE, Program, Scratch, skipped};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -101,8 +100,8 @@ fn a_start_line_of_memcached() {
     assert!(last["cmd-set"].as_u64() >= Some(1), "{last}");
     assert_eq!(last["store-too-large"], 1);
     let interval = documents.iter().find(|d| d["kind"] == "memcached-interval").unwrap();
-    has_the_shape(interval, "MemcachedInterval");
-    has_the_shape(last, "MemcachedSummary");
+    flowlane_schema::check("serve-v1", interval);
+    flowlane_schema::check("serve-v1", last);
 }
 
 #[test]
@@ -273,7 +272,7 @@ fn clients_move_to_the_lane_of_their_key() {
         let printed = service.interrupt();
         let last = printed.lines().rfind(|line| line.contains("memcached-summary")).unwrap();
         let last: Value = serde_json::from_str(last).unwrap();
-        has_the_shape(&last, "MemcachedSummary");
+        flowlane_schema::check("serve-v1", &last);
         let moved = last["moved-connections"].as_u64().unwrap();
         assert!((1..=16).contains(&moved), "{way}: {last}");
         assert_eq!(

@@ -4,6 +4,7 @@ use flowlane::{
     Bucket, Host, Interface, Key, PairConfig, Rss, Runtime, TcpListener, TcpStream, UdpSocket, block_on,
     control, current, spawn,
 };
+use flowlane_schema::{check, check_part};
 use flowlane_testnet::{Program, free_port};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
@@ -410,16 +411,14 @@ fn udp_sockets_of_the_kernel() {
 #[test]
 fn every_document_fits_the_schema() {
     let running = Running::start("schema");
-    let schema = schema("control");
     let report: Value = control::get(&running.path, "/v1/report").unwrap();
-    fits(&schema, &schema, &report, "report");
+    check("control-v1", &report);
     for part in ["stats", "netisr", "sockets", "rss", "workers"] {
         let document: Value = control::get(&running.path, &format!("/v1/{part}")).unwrap();
-        let of_part = &schema["$defs"]["ReportView"]["properties"][part];
-        fits(&schema, of_part, &document, part);
+        check_part("control-v1", &format!("/$defs/ReportView/properties/{part}"), &document);
     }
     let metrics: Value = control::get(&running.path, "/v1/metrics").unwrap();
-    fits(&schema, &schema["$defs"]["MetricsView"], &metrics, "metrics");
+    check_part("control-v1", "/$defs/MetricsView", &metrics);
     // What the web page asks for.
     let web = control::listen_for_web("127.0.0.1:0".parse().unwrap()).unwrap();
     let web = web.serve(running.runtime.as_ref().unwrap().handle(), "test").unwrap();
@@ -428,19 +427,13 @@ fn every_document_fits_the_schema() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let live = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
-    fits(&schema, &schema["$defs"]["LiveView"], &live, "live");
+    check_part("control-v1", "/$defs/LiveView", &live);
     let live: Value = control::get(&running.path, "/v1/live").unwrap();
-    fits(&schema, &schema["$defs"]["LiveView"], &live, "live");
-}
-
-fn schema(name: &str) -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schema/{name}-v1.json"));
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    check_part("control-v1", "/$defs/LiveView", &live);
 }
 
 #[test]
 fn what_commands_print_fits_their_schemas() {
-    let rss = schema("rss");
     for (kind, arguments) in [
         ("Hash", "hash 10.0.0.1:5 10.0.0.2:6"),
         ("Hash", "hash 10.0.0.1 10.0.0.2"),
@@ -460,7 +453,7 @@ fn what_commands_print_fits_their_schemas() {
             .output()
             .unwrap();
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        fits(&rss, &rss["$defs"][kind], &document, arguments);
+        check_part("rss-v1", &format!("/$defs/{kind}"), &document);
     }
     let file = std::env::temp_dir().join(format!("flowlane-rule-schema-{}", std::process::id()));
     for card in ["random", "sorted-pair"] {
@@ -468,31 +461,22 @@ fn what_commands_print_fits_their_schemas() {
         let learned =
             Command::new(env!("CARGO_BIN_EXE_flowlane")).args(arguments).arg(&file).output().unwrap();
         assert!(learned.status.success(), "{learned:?}");
-        let rule = schema("rss-rule");
-        fits(&rule, &rule, &serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap(), card);
+        check("rss-rule-v1", &serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap());
     }
     std::fs::remove_file(&file).unwrap();
     let why = Command::new(env!("CARGO_BIN_EXE_flowlane"))
         .args(["rss", "why", "10.0.0.1:5", "10.0.0.2:6", "lo", "--json"])
         .output()
         .unwrap();
-    let schema_of_why = schema("rss-why");
-    fits(&schema_of_why, &schema_of_why, &serde_json::from_slice(&why.stdout).unwrap(), "rss why");
-    let check = Command::new(env!("CARGO_BIN_EXE_flowlane"))
+    check("rss-why-v1", &serde_json::from_slice(&why.stdout).unwrap());
+    let checked = Command::new(env!("CARGO_BIN_EXE_flowlane"))
         .args(["rss", "check", "lo", "--for", "100ms", "--json"])
         .output()
         .unwrap();
     // Without the right to sample there is none.
-    if check.status.code() != Some(2) {
-        let schema_of_check = schema("rss-check");
-        fits(
-            &schema_of_check,
-            &schema_of_check,
-            &serde_json::from_slice(&check.stdout).unwrap(),
-            "rss check",
-        );
+    if checked.status.code() != Some(2) {
+        check("rss-check-v1", &serde_json::from_slice(&checked.stdout).unwrap());
     }
-    let show = schema("rss-show");
     for interface in std::fs::read_dir("/sys/class/net").unwrap() {
         let name = interface.unwrap().file_name();
         let output = Command::new(env!("CARGO_BIN_EXE_flowlane"))
@@ -503,60 +487,19 @@ fn what_commands_print_fits_their_schemas() {
         // Interfaces of other tests come and go.
         if output.status.success() {
             let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-            fits(&show, &show, &document, &name.to_string_lossy());
+            check("rss-show-v1", &document);
         }
-    }
-}
-
-/// As much of JSON Schema as ours uses. Fields that the schema does not know are refused too, so that it is kept.
-fn fits(root: &Value, schema: &Value, value: &Value, at: &str) {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let name = reference.strip_prefix("#/$defs/").unwrap();
-        return fits(root, &root["$defs"][name], value, at);
-    }
-    if let Some(constant) = schema.get("const") {
-        assert_eq!(value, constant, "{at}");
-        return;
-    }
-    let types = match &schema["type"] {
-        Value::Array(types) => types.clone(),
-        one => vec![one.clone()],
-    };
-    let is = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(n) if n.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    assert!(types.iter().any(|t| t == is), "{at}: {is} is none of {types:?}");
-    if value.is_null() {
-        return;
-    }
-    for (i, item) in value.as_array().into_iter().flatten().enumerate() {
-        fits(root, &schema["items"], item, &format!("{at}[{i}]"));
-    }
-    for required in schema["required"].as_array().into_iter().flatten() {
-        assert!(value.get(required.as_str().unwrap()).is_some(), "{at}: {required} is missing");
-    }
-    for (name, member) in value.as_object().into_iter().flatten() {
-        let known = schema["properties"].get(name).or(schema.get("additionalProperties"));
-        let known = known.unwrap_or_else(|| panic!("{at}: the schema does not know {name}"));
-        fits(root, known, member, &format!("{at}.{name}"));
     }
 }
 
 #[test]
 fn lanes_are_shown_and_moved() {
     let running = Running::with("lanes", 2);
-    let schema = schema("lanes");
     let rows = || {
         let (code, said) = running.lanes("--interval 10ms --json");
         assert_eq!(code, Some(0), "{said}");
         let document: Value = serde_json::from_str(&said).unwrap();
-        fits(&schema, &schema, &document, "lanes");
+        check("lanes-v1", &document);
         document["lanes"].as_array().unwrap().clone()
     };
     let of = |rows: &[Value]| {
@@ -599,12 +542,11 @@ fn flows_are_watched_on_demand() {
     assert!(said.contains("flows on") && said.contains("--top-flows"), "{said}");
     assert_eq!(flows("on"), (Some(0), "flows are watched from now on\n".into()));
     let socket = running.probe(1000);
-    let schema = schema("flows");
     let document = |arguments: &str| {
         let (code, said) = flows(&format!("--json {arguments}"));
         assert_eq!(code, Some(0), "{said}");
         let document: Value = serde_json::from_str(&said).unwrap();
-        fits(&schema, &schema, &document, "flows");
+        check("flows-v1", &document);
         document
     };
     let local = format!("10.0.0.2:{socket}");

@@ -87,7 +87,7 @@ fn what_is_made_fits_and_all_of_it_is_taken_back() {
     assert_eq!(veth.settings(), before, "nothing is changed without --apply");
     let document: Value =
         serde_json::from_str(veth.run("rss tune v0 --queues 2 --json", 1).lines().next().unwrap()).unwrap();
-    assert_eq!(super::schema::faults("rss-tune-v1", &document), Vec::<String>::new());
+    assert_eq!(flowlane_schema::faults("rss-tune-v1", &document), Vec::<String>::new());
 
     let page = veth.run("rss tune v0 --queues 2 --apply", 0);
     assert!(page.contains("takes them back") && !page.contains("refused"), "{page}");

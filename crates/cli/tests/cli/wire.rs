@@ -5,8 +5,6 @@ use std::process::{Command, Stdio};
 use flowlane_testnet::Namespace;
 use serde_json::Value;
 
-use crate::load_schema;
-
 fn flowlane(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
     command.args(arguments.split_whitespace()).stdin(Stdio::null());
@@ -65,7 +63,7 @@ impl Wire {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let report: Value =
             serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{line}: {e}: {stderr}"));
-        load_schema::check("load-run", &report);
+        flowlane_schema::check("load-run", &report);
         // A machine with other things to do may make the generator late; nothing else may go wrong.
         assert!(output.status.success() || only_late(&report), "{line}: {stderr}");
         report

@@ -11,6 +11,7 @@ use crate::units::show_count;
 const ANSWERED: f64 = 0.98;
 
 /// What keeps a higher rate from holding.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -35,6 +36,7 @@ impl Limit {
 }
 
 /// One run at one rate.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Step {
@@ -52,15 +54,15 @@ pub struct Step {
     pub limit: Option<Limit>,
     /// Answers per second while it was measured.
     pub answered_rate: f64,
-    /// How many of them failed.
+    /// Requests that failed.
     pub failed: u64,
     /// Median of the latency, nanoseconds.
     pub p50_ns: u64,
-    /// 90th percentile.
+    /// 90th percentile of the latency, nanoseconds.
     pub p90_ns: u64,
-    /// 99th percentile.
+    /// 99th percentile of the latency, nanoseconds.
     pub p99_ns: u64,
-    /// Processors that this program used: 1 is all of one.
+    /// Processors that the generator used: 1 is all of one.
     pub generator_processors: f64,
 }
 
@@ -115,6 +117,7 @@ fn processors(run: &Run) -> f64 {
 }
 
 /// Why a search ended.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
@@ -131,12 +134,13 @@ pub enum Ended {
 }
 
 /// A search and what it found: the document of `--json` and `--save`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Found {
     /// 1.
     pub version: u32,
-    /// The version of this program.
+    /// The version of the program.
     pub program: String,
     /// The command.
     pub command: String,
@@ -144,21 +148,22 @@ pub struct Found {
     pub targets: Vec<String>,
     /// The condition that has to hold.
     pub condition: String,
-    /// The rates between which was searched, per second.
+    /// The rates between which was searched, per second: of requests, datagrams or connections.
+    #[cfg_attr(feature = "schema", schemars(inner(range(min = 0.0))))]
     pub between: [f64; 2],
     /// How near the bounds were to come: 0.05 is 5 %.
     pub within: f64,
-    /// The highest rate that held.
+    /// The highest rate that held, per second.
     pub rate: Option<f64>,
-    /// The lowest rate that failed.
+    /// The lowest rate that failed, per second.
     pub fails_at: Option<f64>,
-    /// What did not hold there.
+    /// What did not hold at the lowest rate that failed.
     pub limit: Option<Limit>,
-    /// Why it ended.
+    /// Why the search ended.
     pub ended: Ended,
-    /// How long it took.
+    /// How long it took, seconds.
     pub seconds: f64,
-    /// Whether the target answered as before a little after each run that failed.
+    /// Whether the target answered as before within 10 s after each run that failed.
     pub recovered: bool,
     /// The runs, in their order.
     pub steps: Vec<Step>,

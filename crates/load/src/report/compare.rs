@@ -115,12 +115,13 @@ pub enum Finding {
 }
 
 /// The bounds of a ratio B / A.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Bounds {
-    /// The lower end.
+    /// Lower end of the interval of the true ratio.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of it.
     pub high: f64,
 }
 

@@ -46,6 +46,7 @@ impl Seen {
 }
 
 /// Figures of streams of events.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Events {
@@ -54,6 +55,7 @@ pub struct Events {
     /// Events of all streams.
     pub events: u64,
     /// Events a second.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0.0)))]
     pub rate: f64,
     /// From the intended send time to the first event. A stream that timed out before it counts with the time waited.
     pub first_event: Times,
@@ -61,7 +63,7 @@ pub struct Events {
     pub event_gap: Times,
     /// From the intended send time to the last event, of whole streams.
     pub last_event: Times,
-    /// Events of a stream, of whole streams: numbers, not times.
+    /// Events of a stream, of whole streams: numbers, not nanoseconds.
     pub per_stream: Times,
 }
 

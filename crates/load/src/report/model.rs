@@ -20,6 +20,7 @@ use super::usage::Generator;
 pub const VERSION: u32 = 1;
 
 /// A run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Run {
@@ -35,7 +36,7 @@ pub struct Run {
     pub seconds: f64,
     /// How it ended.
     pub ended: Ended,
-    /// The condition that ended it before its time, if one did.
+    /// The condition that ended it before its time, if one did (`--abort`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<Aborted>,
     /// Its phases in order; at least one.
@@ -57,7 +58,7 @@ pub struct Run {
     /// How frames arrived on each queue, and why some were not aligned; none for kernel sockets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arrivals: Vec<QueueSteering>,
-    /// Source ports of connections or flows on kernel sockets, if they were chosen by where answers come.
+    /// Source ports of connections or flows on kernel sockets, if they were chosen by where answers come (`--home-ports`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_ports: Option<HomePorts>,
     /// Packets our own side dropped, by reason.
@@ -67,10 +68,10 @@ pub struct Run {
     pub server: BTreeMap<String, u64>,
     /// Whether the generator kept its schedule.
     pub slip: SlipVerdict,
-    /// What repeats in the latency or the slip; none in a report of before there was such a search.
+    /// What repeats in the latency or the slip, the strongest first; none in a report of before there was such a search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<Period>,
-    /// The thresholds, evaluated.
+    /// The thresholds in the order given, evaluated.
     pub thresholds: Vec<Verdict>,
     /// What was missed: the run's failure, the slip budget, thresholds.
     pub failed: Vec<String>,
@@ -79,6 +80,7 @@ pub struct Run {
 }
 
 /// An agent's part of a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Agent {
@@ -94,7 +96,7 @@ pub struct Agent {
     pub first_lane: u64,
     /// Its lanes.
     pub lanes: u64,
-    /// How far its clock was ahead at the start, nanoseconds.
+    /// How far its clock was ahead at the start, nanoseconds; negative if behind.
     pub clock_ahead_ns: i64,
     /// By how much that may be wrong, nanoseconds: how exact the common start was.
     pub clock_uncertainty_ns: u64,
@@ -128,6 +130,7 @@ impl Agent {
 }
 
 /// How many connections or flows have a source port whose answers come to their lane.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct HomePorts {
@@ -144,6 +147,7 @@ pub fn rounded(number: f64) -> f64 {
 }
 
 /// The set-up.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Setup {
@@ -151,13 +155,13 @@ pub struct Setup {
     pub command: String,
     /// Version of the program.
     pub program: String,
-    /// The targets.
+    /// Where requests went.
     pub targets: Vec<String>,
     /// The link: `kernel`, `af-xdp:eth1`, ...
     pub link: String,
     /// Workers, each a thread.
     pub workers: usize,
-    /// The seed of random choices.
+    /// The seed of random choices: it repeats them.
     pub seed: Option<u64>,
     /// When requests are sent, in words: `constant 10 000/s`, `closed loop, 100 connections`.
     pub schedule: String,
@@ -178,6 +182,7 @@ pub struct Setup {
 }
 
 /// How a run ended.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
@@ -193,12 +198,13 @@ pub enum Ended {
 }
 
 /// The condition that ended a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Aborted {
     /// When it was broken, seconds from the start of the run.
     pub at_seconds: f64,
-    /// The condition.
+    /// The condition, as it was given.
     pub condition: String,
     /// What was measured until then, in words.
     pub measured: String,
@@ -213,6 +219,7 @@ impl Aborted {
 }
 
 /// A phase of the run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Phase {
@@ -220,7 +227,7 @@ pub struct Phase {
     pub name: String,
     /// Start, seconds from the start of the run.
     pub from_seconds: f64,
-    /// When it ended.
+    /// End, seconds from the start of the run.
     pub to_seconds: f64,
     /// Whether it counts for percentiles and thresholds.
     pub measured: bool,
@@ -233,10 +240,11 @@ pub struct Phase {
 }
 
 /// Figures of a phase, or of a request of a scenario.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Figures {
-    /// Its length, seconds.
+    /// How long it was asked for, seconds.
     pub seconds: f64,
     /// Requests sent.
     pub sent: u64,
@@ -255,6 +263,7 @@ pub struct Figures {
 }
 
 /// A request of a pool.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct RequestFigures {
@@ -265,6 +274,7 @@ pub struct RequestFigures {
 }
 
 /// Figures of a pool, or of all pools.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Part {
@@ -284,7 +294,7 @@ pub struct Part {
     pub unmeasured: Counts,
     /// Rates per second of the measured part.
     pub rates: Rates,
-    /// Most connections, or requests in flight, at once.
+    /// Most connections, or requests in flight, at once: the sum of the lanes' maxima.
     pub concurrency_max: u64,
     /// From the intended send time to the end of the answer.
     pub latency: Times,
@@ -303,9 +313,9 @@ pub struct Part {
     /// Server-sent events, where answers are streams of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Events>,
-    /// The intervals of the run, warm-up included.
+    /// The intervals of the run, warm-up included; at most 1200.
     pub series: Vec<Point>,
-    /// The pool's requests.
+    /// The pool's requests, in the order of the scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<RequestFigures>,
     /// Latencies of each point of the series: for the HDR log, not in JSON.
@@ -335,6 +345,7 @@ impl Part {
 }
 
 /// Counts of a part.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Counts {
@@ -350,7 +361,7 @@ pub struct Counts {
     pub held_up: u64,
     /// Bytes sent, heads included.
     pub bytes_sent: u64,
-    /// Bytes received.
+    /// Bytes received, heads included.
     pub bytes_received: u64,
     /// Connections opened.
     pub connections_opened: u64,
@@ -358,9 +369,9 @@ pub struct Counts {
     pub connections_failed: u64,
     /// Connections ended.
     pub connections_closed: u64,
-    /// Answers by code: `200`, `404`, ...
+    /// Answers by code: `200`, `404`, ...; `other` beyond 64 of them.
     pub codes: BTreeMap<String, u64>,
-    /// Errors by kind.
+    /// Errors by kind: `refused`, `reset`, `timeout`, ...
     pub errors: BTreeMap<String, ErrorCount>,
     /// Counts that only some protocols have: `reordered`, `duplicates`, ...
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -434,6 +445,7 @@ impl Counts {
 }
 
 /// Errors of a kind.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ErrorCount {
@@ -444,6 +456,7 @@ pub struct ErrorCount {
 }
 
 /// Rates per second.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Rates {
@@ -475,6 +488,7 @@ impl Rates {
 }
 
 /// An interval of the run. Percentiles are exact to 1 %.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Point {
@@ -498,22 +512,23 @@ pub struct Point {
     pub concurrency: u64,
     /// Latency of its answers, nanoseconds: median.
     pub p50_ns: u64,
-    /// 90 %.
+    /// Latency, nanoseconds: 90 %.
     pub p90_ns: u64,
-    /// 99 %.
+    /// Latency, nanoseconds: 99 %.
     pub p99_ns: u64,
-    /// 99.9 %.
+    /// Latency, nanoseconds: 99.9 %.
     #[serde(rename = "p99.9-ns")]
     pub p99_9_ns: u64,
-    /// Longest.
+    /// Latency, nanoseconds: the longest.
     pub max_ns: u64,
     /// Slip of the requests sent in it, nanoseconds: 99 %.
     pub slip_p99_ns: u64,
-    /// Most.
+    /// Slip, nanoseconds: the most.
     pub slip_max_ns: u64,
 }
 
 /// Counts of a lane, to show how evenly the lanes were used.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Lane {
@@ -531,9 +546,9 @@ pub struct Lane {
     pub bytes_received: u64,
     /// Latency, nanoseconds: median.
     pub p50_ns: u64,
-    /// 99 %.
+    /// Latency, nanoseconds: 99 %.
     pub p99_ns: u64,
-    /// Longest.
+    /// Latency, nanoseconds: the longest.
     pub max_ns: u64,
 }
 
@@ -541,6 +556,7 @@ pub struct Lane {
 ///
 /// The share required depends on the number of requests: 99 % from a thousand requests on, 90 % from a hundred on, half of fewer. Requests
 /// that were due and never sent count as late, for whatever reason.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SlipVerdict {
@@ -620,6 +636,7 @@ impl SlipVerdict {
 }
 
 /// A threshold and what was measured.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Verdict {

@@ -24,6 +24,7 @@ pub fn histogram() -> Histogram<u64> {
 }
 
 /// Times in nanoseconds with three significant digits, up to a minute; longer ones count as a minute.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(into = "Shown", try_from = "Shown")]
 pub struct Times(pub Histogram<u64>);
@@ -137,24 +138,39 @@ impl Times {
     }
 }
 
-/// The shape in JSON.
+/// A histogram of times, nanoseconds.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", schemars(rename = "Times"))]
 struct Shown {
+    /// Times measured.
     count: u64,
+    /// The shortest.
     min: u64,
+    /// The mean.
     mean: u64,
+    /// The standard deviation.
     stdev: u64,
+    /// The median.
     p50: u64,
+    /// 75 % are no longer.
     p75: u64,
+    /// 90 % are no longer.
     p90: u64,
+    /// 95 % are no longer.
     p95: u64,
+    /// 99 % are no longer.
     p99: u64,
+    /// 99.9 % are no longer.
     #[serde(rename = "p99.9")]
     p99_9: u64,
+    /// 99.99 % are no longer.
     #[serde(rename = "p99.99")]
     p99_99: u64,
+    /// The longest; those beyond a minute count as a minute.
     max: u64,
+    /// The histogram: HdrHistogram V2, deflated, base 64; empty if nothing was measured.
     hdr: String,
 }
 

@@ -116,6 +116,7 @@ impl Usage {
 }
 
 /// Resources of the generator in a report.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Generator {

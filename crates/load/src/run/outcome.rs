@@ -12,6 +12,7 @@ use crate::run::timeline;
 use crate::run::timeline::Phase;
 
 /// Counts of a lane or of a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Counts {
@@ -27,9 +28,9 @@ pub struct Counts {
     pub reordered: u64,
     /// Answers received again.
     pub duplicates: u64,
-    /// Answers of this run with damaged content.
+    /// Answers of this run with damaged content, in spite of a right checksum.
     pub corrupt: u64,
-    /// Datagrams received that are not of this run.
+    /// Datagrams received that are of another run or program, or in the wrong lane.
     pub strays: u64,
     /// ICMP errors received for datagrams; these datagrams are also lost if no answer arrives.
     pub refused: u64,
@@ -153,6 +154,7 @@ impl<C> Outcome<C> {
 }
 
 /// Percentiles of a histogram, nanoseconds.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Percentiles {
@@ -162,11 +164,11 @@ pub struct Percentiles {
     pub mean: u64,
     /// Median.
     pub p50: u64,
-    /// 90 %.
+    /// 90 % are no longer.
     pub p90: u64,
-    /// 99 %.
+    /// 99 % are no longer.
     pub p99: u64,
-    /// 99.9 %.
+    /// 99.9 % are no longer.
     #[serde(rename = "p99.9")]
     pub p99_9: u64,
     /// Largest.

@@ -22,7 +22,8 @@ pub struct WatchRequest {
     pub flows: Option<usize>,
 }
 
-/// `/v1/flows`.
+/// `/v1/flows`: the flows of an instance with most packets and bytes.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct FlowsView {
@@ -34,21 +35,22 @@ pub struct FlowsView {
     pub watched: bool,
     /// Flows that each lane keeps by packets, and by bytes, at most; 0 where nothing is kept, because kernel sockets are asked.
     pub room: usize,
-    /// Lanes that did not answer.
+    /// Lanes that did not answer, and are left out.
     pub silent_lanes: usize,
-    /// Packets of UDP and TCP that were counted, and bytes of IP.
+    /// Packets of UDP and TCP that were counted since flows are watched.
     pub packets: u64,
-    /// Bytes.
+    /// Their bytes from the IP header on; of kernel sockets bytes of data.
     pub bytes: u64,
     /// A flow that is not listed has had at most so many packets.
     pub packets_elsewhere: u64,
-    /// And at most so many bytes.
+    /// A flow that is not listed has had at most so many bytes.
     pub bytes_elsewhere: u64,
     /// The flows with most packets, and those with most bytes; each once.
     pub flows: Vec<FlowRow>,
 }
 
-/// One flow.
+/// A flow of UDP or TCP, both directions.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct FlowRow {
@@ -58,25 +60,25 @@ pub struct FlowRow {
     pub bucket: u16,
     /// Worker of its lane.
     pub worker: usize,
-    /// `udp` or `tcp`; `udp-fragments` and the like for all fragments between two addresses.
+    /// `udp` or `tcp`; `udp-fragments`, `tcp-fragments` or `ip-fragments` for all fragments between two addresses.
     pub protocol: String,
-    /// Our end.
+    /// Our address, with a port unless the flow is of fragments.
     pub local: String,
-    /// The peer's.
+    /// The peer's address, likewise.
     pub remote: String,
     /// Packets, both directions: no less than there were.
     pub packets: u64,
     /// Too high by at most so many.
     pub packets_error: u64,
-    /// Bytes from the IP header on.
+    /// Bytes from the IP header on: no less than there were. If `by-kernel`, bytes of data, without headers, and of a connection each once.
     pub bytes: u64,
     /// Too high by at most so many.
     pub bytes_error: u64,
-    /// Since it is in a table: packets that came.
+    /// Packets that came since it is in a table.
     pub received_packets: u64,
     /// Their bytes.
     pub received_bytes: u64,
-    /// Packets that went.
+    /// Packets that went since then.
     pub sent_packets: u64,
     /// Their bytes.
     pub sent_bytes: u64,

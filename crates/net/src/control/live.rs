@@ -15,6 +15,7 @@ use crate::metrics::{Snapshot, drops};
 use crate::stats::{ServiceFigures, SteeringStats};
 
 /// `/v1/live`: the numbers of one moment, without keys and without addresses of peers.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LiveView {
@@ -46,6 +47,7 @@ pub struct Additions {
 }
 
 /// Events of a program.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CountView {
@@ -58,6 +60,7 @@ pub struct CountView {
 }
 
 /// One host.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LiveHost {
@@ -78,6 +81,7 @@ pub struct LiveHost {
 }
 
 /// Packets dropped for one reason.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct DropView {
@@ -94,6 +98,7 @@ pub struct DropView {
 }
 
 /// How often a time was measured, by its length.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TimesView {

@@ -56,6 +56,7 @@ pub struct PortRemoveRequest {
 }
 
 /// The table of addresses.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressesView {
     /// Version of this document.

@@ -19,6 +19,7 @@ pub const VERSION: u32 = 1;
 macro_rules! document {
     ($(#[$meta:meta])* $name:ident { $($(#[$m:meta])* $field:ident: $kind:ty,)+ }) => {
         $(#[$meta])*
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub struct $name { $($(#[$m])* pub $field: $kind,)+ }
@@ -42,7 +43,7 @@ document! {
         rss: RssView,
         /// Workers.
         workers: WorkersView,
-        /// What a watchdog counted, if there is one.
+        /// What a watchdog counted, if there is one (`--watchdog`).
         #[serde(default)]
         watchdog: Option<WatchdogView>,
     }
@@ -53,7 +54,8 @@ document! {
     AddressView {
         /// The address with the length of its network's prefix.
         address: String,
-        /// `dhcp` or `slaac`.
+        /// Who gave it.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["dhcp", "slaac"])))]
         origin: String,
         /// The server of DHCP.
         server: Option<String>,
@@ -111,7 +113,7 @@ document! {
 }
 
 document! {
-    /// `/v1/metrics`: the list of metrics, from which `/metrics` is written, too.
+    /// `/v1/metrics`: the list of metrics; `/metrics` is the same as text.
     MetricsView {
         /// [`VERSION`].
         version: u32,
@@ -277,7 +279,7 @@ document! {
         /// Of a connection on kernel sockets, where its last packet arrived; none where workers are not bound to processors.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arrival: Option<ArrivalView>,
-        /// Congestion control of a connection: `cubic`, `newreno` or `bbr`; none where the kernel has another.
+        /// Congestion control of a connection: `cubic`, `newreno` or `bbr`; left out where the kernel has another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         congestion: Option<String>,
     }
@@ -292,7 +294,7 @@ document! {
         queue: u32,
         /// The processor to which the connection's worker is bound. If it is the same, the connection is aligned.
         worker_processor: u32,
-        /// Why it is another one: the counter `elsewhere-NAME` of the kernel sockets; none if it is the same.
+        /// Why it is another one: the counter `elsewhere-NAME` of the kernel sockets; left out if it is the same.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         elsewhere: Option<String>,
         /// The same in words.
@@ -365,7 +367,7 @@ document! {
         /// Its links by interface, for people, with how packets come and go: `af-xdp:eth0 (native, copied)`.
         #[serde(default)]
         links: Vec<String>,
-        /// Its addresses that others gave.
+        /// Its addresses that others gave; left out if there are none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         addresses: Vec<AddressView>,
         /// What was done to its card, where that steers it and can be changed.
@@ -413,7 +415,7 @@ document! {
         /// Tasks that held it for longer than their budget.
         #[serde(default)]
         long_tasks: LongTasks,
-        /// What processor and kernel counted for its thread, if that was asked for.
+        /// What processor and kernel counted for its thread, if that was asked for (`--perf-events`).
         #[serde(default)]
         perf: Option<Box<PerfReport>>,
         /// Its frames, and what it lost.

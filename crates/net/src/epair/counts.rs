@@ -11,41 +11,42 @@ use serde::{Deserialize, Serialize};
 use crate::stats::Figures;
 
 figures! {
-    /// Counters of one direction, or of one queue of it.
+    /// Packets of one direction, or of one queue of it, since the start. Each that came is passed on, dropped for one reason, or waiting; a
+    /// twin is one more.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct LineCounts {
-        /// Packets that the far kernel has received; one that is to be segmented counts as one.
+        /// The far kernel has received them; one that is to be segmented counts as one.
         packets: count "packets passed on";
-        /// Their bytes, with the Ethernet header.
+        /// With the Ethernet header.
         bytes: count "bytes";
-        /// What these packets are on a wire: packets, or the segments they become.
+        /// Packets, or what they become.
         segments: count "segments on a wire";
-        /// Packets cut into segments here, because the fate of each segment counts.
+        /// The fate of each segment counts then.
         cut: count "packets cut into segments here";
-        /// Packets that came on another queue than their hash names; they are delivered on that which it names.
+        /// They are delivered on that which it names.
         requeued: count "came on another queue than their hash names";
-        /// Held so that later packets overtake them.
+        /// Later packets overtake them.
         reordered: count "held for reordering";
-        /// Sent twice.
+        /// They are sent twice.
         duplicated: count "duplicated";
-        /// With a flipped bit.
+        /// A bit of them is flipped.
         corrupted: count "corrupted";
-        /// Dropped: lost on purpose.
+        /// They are lost on purpose.
         lost: count "dropped: loss";
-        /// Dropped: too many bytes waited.
+        /// Too many bytes waited.
         queue_full: count "dropped: queue-full";
-        /// Dropped: longer than the far MTU, its header and a tag.
+        /// Longer than the far MTU, its header and a tag.
         oversize: count "dropped: oversize";
-        /// Dropped: the far interface is down.
+        /// The far interface is down.
         far_down: count "dropped: far-down";
-        /// Dropped: the far kernel refused it, for a senseless header or want of memory.
+        /// The far kernel refused them, for a senseless header or want of memory.
         refused: count "dropped: refused";
-        /// Dropped: shorter than an Ethernet header, or longer than any packet.
+        /// Shorter than an Ethernet header, or longer than any packet.
         bad_length: count "dropped: bad-length";
-        /// Packets that wait now.
         waiting: gauge "waiting now";
-        /// Reads, writes and waits: system calls.
+        /// Reads, writes and waits.
         system_calls: count "system calls";
     }
 }

@@ -10,22 +10,27 @@ use crate::impair::{Chance, Cycle, Edges, Impairments, Slots};
 use crate::stats::Figures;
 
 /// A pair: the document of `epair show --json`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct EpairReport {
     /// Of the document: 1.
     pub version: u32,
-    /// What it is: `epair`.
+    /// What it is.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = "epair")))]
     pub kind: String,
     /// The process.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub pid: u32,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// Queues of each end, and threads.
+    /// Queues of each interface.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 256)))]
     pub queues: usize,
     /// Threads that pass packets on.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub workers: usize,
-    /// Seed of what is left to chance.
+    /// Seed of what impairments leave to chance.
     pub seed: u64,
     /// A and B.
     pub ends: [EndReport; 2],
@@ -34,6 +39,7 @@ pub struct EpairReport {
 }
 
 /// An end of a pair.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct EndReport {
@@ -45,13 +51,14 @@ pub struct EndReport {
     pub up: bool,
     /// Its MTU, bytes.
     pub mtu: u32,
-    /// Whether TCP segmentation may be left undone in what it sends, and whether that of UDP may.
+    /// Whether TCP segmentation may be left undone in what it sends.
     pub tcp_segmentation: bool,
-    /// As above, of UDP.
+    /// Whether UDP segmentation may be left undone in what it sends.
     pub udp_segmentation: bool,
 }
 
 /// A direction of a pair.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct DirectionReport {
@@ -77,18 +84,19 @@ impl DirectionReport {
 }
 
 /// How slots were kept.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct SlotsReport {
-    /// Packets sent within their slot, and when it was over.
+    /// Packets sent within their slot, its guard time included.
     pub inside: u64,
-    /// As above.
+    /// Packets sent when it was over.
     pub outside: u64,
     /// Slots in which something was sent.
     pub used: u64,
-    /// Lateness of the first packet of a slot that had waited for it: the middle, the 99th and the 99.9th percentile, microseconds.
+    /// Microseconds from a slot's opening to the first packet that had waited for it: the 50th, the 99th and the 99.9th percentile.
     pub late_us: [Option<u32>; 3],
-    /// The latest, nanoseconds.
+    /// The latest of them, nanoseconds.
     pub latest_ns: u64,
 }
 
@@ -107,23 +115,29 @@ impl SlotsReport {
     }
 }
 
-/// [`Impairments`] as a document has them.
+/// What is done to packets: [`Impairments`] as a document has them.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ImpairmentsView {
-    /// Probabilities, 0 to 1.
+    /// Share of packets that is lost.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0.0, max = 1.0)))]
     pub loss: f64,
-    /// As above.
+    /// Share that gets a flipped bit.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0.0, max = 1.0)))]
     pub corrupt: f64,
-    /// As above.
+    /// Share that is sent twice.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0.0, max = 1.0)))]
     pub duplicate: f64,
-    /// As above.
+    /// Share that is held so that others overtake it.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0.0, max = 1.0)))]
     pub reorder: f64,
-    /// Nanoseconds.
+    /// Delay, nanoseconds.
     pub delay_ns: u64,
-    /// Nanoseconds to either side.
+    /// How much it varies to either side, nanoseconds.
     pub jitter_ns: u64,
-    /// Bits a second.
+    /// Bits a second; `None` for no bound.
+    #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub rate: Option<u64>,
     /// Bytes that may wait.
     pub limit: usize,

@@ -39,6 +39,7 @@ use crate::stats::Report;
 pub(crate) const KERNELS_OWN: [&str; 7] = ["ethernet", "arp", "ip", "ip6", "icmp", "icmp6", "tunnel"];
 
 /// Who is running.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Instance {
@@ -128,6 +129,7 @@ impl Snapshot {
 }
 
 /// What a metric's number means.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -143,12 +145,13 @@ pub enum Kind {
 }
 
 /// A metric with its samples.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Metric {
-    /// Its name, without the suffix `_total` or `_info`.
+    /// Its name, without the suffix `_total` or `_info` that it has as text.
     pub name: String,
-    /// Counter, gauge or information.
+    /// What its numbers mean.
     pub kind: Kind,
     /// `seconds` or `bytes`, which is then the end of its name; empty for a plain number.
     pub unit: String,
@@ -159,6 +162,7 @@ pub struct Metric {
 }
 
 /// One number of a metric.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Sample {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::stats::{CardReport, QueueArrivals, Report, SteeringStats};
 
 /// What is unusual about frames.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Deviation {
@@ -34,6 +35,7 @@ impl Deviation {
 }
 
 /// Frames that deviate for one reason.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct CauseOf {
@@ -46,6 +48,7 @@ pub struct CauseOf {
 }
 
 /// How the frames of a host arrived on one queue.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct QueueSteering {
@@ -65,7 +68,8 @@ pub struct QueueSteering {
     pub misdirected: u64,
     /// Of them, whose delivered hash was not that of key and fields.
     pub foreign_hash: u64,
-    /// Why frames were redirected, misdirected, or had a foreign hash. A misdirected frame may be redirected, too.
+    /// Why frames were redirected, misdirected, or had a foreign hash; those of one deviation add up to its count. A misdirected frame may
+    /// be redirected, too.
     pub causes: Vec<CauseOf>,
 }
 

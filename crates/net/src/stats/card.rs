@@ -5,15 +5,16 @@ use serde::{Deserialize, Serialize};
 
 figures! {
     /// What was done to a card whose table steers a host and can be changed.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct CardCounts {
         slots_moved: count "slots of the card's table changed because their lane had moved";
-        /// Or that its driver did not take.
+        /// Its driver refused them.
         refused: count "changes that the card did not take";
         /// Lanes were moved to the workers of their queues then.
         followed: count "times that another program had changed the card's table";
-        /// Because packets arrived on other queues.
+        /// Packets had arrived on other queues.
         set_again: count "times that the card's settings were set again";
     }
 }
@@ -30,6 +31,7 @@ pub struct CardReport {
 }
 
 /// Why packets came on other queues than hash and table of a card name, as far as its driver shows.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strayed {
@@ -82,6 +84,7 @@ impl Strayed {
 
 figures! {
     /// What was done to balance the load of workers ([`rebalance`](crate::rebalance)).
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct RebalanceCounts {

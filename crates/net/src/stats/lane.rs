@@ -14,6 +14,7 @@ use crate::kernel::{KernelSockets, KernelStats};
 
 figures! {
     /// What the runtime counts of a lane, beside the counters of its stack.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct LaneCounts {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 figures! {
     /// How the frames of one host arrived at one worker.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct SteeringStats {

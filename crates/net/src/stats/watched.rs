@@ -9,6 +9,7 @@ use flowlane_sys::figures;
 use serde::{Deserialize, Serialize};
 
 /// Tasks that held one worker for longer than they may ([`Builder::task_budget`](crate::Builder::task_budget)).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LongTasks {
@@ -21,10 +22,11 @@ pub struct LongTasks {
 }
 
 /// Tasks that one line of the program began.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LongTask {
-    /// The line: `src/main.rs:12:5`. The first task of a lane has the line that made its host.
+    /// The line, as file, line and column: `src/main.rs:12:5`. The first task of a lane has the line that made its host.
     pub task: String,
     /// Times that one took too long.
     pub times: u64,
@@ -55,6 +57,7 @@ impl LongTasks {
 
 /// What processor and kernel counted for a worker's thread ([`Builder::perf_events`](crate::Builder::perf_events)). `None` for what is not
 /// counted here.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PerfReport {

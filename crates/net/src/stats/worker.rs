@@ -10,6 +10,7 @@ use crate::link::{Outstanding, QueueStats};
 
 figures! {
     /// Counters of one worker's loop.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct Turns {
@@ -23,6 +24,7 @@ figures! {
 
 figures! {
     /// Where the time of one worker went, nanoseconds since it began: each of them is in exactly one of these.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct StepTimes {
@@ -51,6 +53,7 @@ impl StepTimes {
 
 figures! {
     /// Where one worker met others: doorbells, rings without room, frames that went home.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct Meeting {
@@ -69,6 +72,7 @@ figures! {
 
 figures! {
     /// A worker's frames, and what it lost.
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub struct PoolCounts {

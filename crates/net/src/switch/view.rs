@@ -52,12 +52,15 @@ impl View {
     }
 }
 
-/// A whole switch.
+/// A running switch: `switch show --json`; its ports are `switch port --json`, its groups `switch vlan --json`, its mirror
+/// `switch mirror --json`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchView {
     /// Version of this document.
     pub version: u32,
-    /// How ports are divided: `default`, `port`, `dot1q` or `qinq`.
+    /// How ports are divided.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["default", "port", "dot1q", "qinq"])))]
     pub mode: String,
     /// Threads that forward.
     pub workers: usize,
@@ -67,7 +70,8 @@ pub struct SwitchView {
     pub capacity: u32,
     /// Ports, by number.
     pub ports: Vec<PortView>,
-    /// VLANs by number, with their members (`p1,p2t`).
+    /// VLANs by number (mode `port`: by port), with their members as `p1,p2t`; `t`: tagged.
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<String, String>"))]
     pub groups: BTreeMap<u16, String>,
     /// Groups of IP multicast that have listeners: VLAN, Ethernet address or `routers`, and ports.
     pub listeners: Vec<(u16, String, String)>,
@@ -81,6 +85,7 @@ pub struct SwitchView {
 }
 
 /// A port.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortView {
     /// Its number.
@@ -89,25 +94,27 @@ pub struct PortView {
     pub name: String,
     /// The link behind it.
     pub link: String,
-    /// `up`, `down` or `blocked`.
+    /// Whether frames pass; `blocked`: a loop was found.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["up", "down", "blocked"])))]
     pub state: String,
-    /// The VLAN of frames without one.
+    /// The VLAN of frames without one; 0: none.
     pub pvid: u16,
-    /// The workers that forward what comes there.
+    /// The workers that forward what comes there; none: no host is plugged in.
     pub workers: Vec<usize>,
-    /// Its flags, by name.
+    /// Flags that are set, by name.
     pub flags: Vec<String>,
     /// Addresses learnt here.
     pub addresses: usize,
     /// What the switch counted, by name.
     pub counters: BTreeMap<String, u64>,
-    /// Frames that ended here, by reason.
+    /// Frames that ended here, by reason; only reasons that happened.
     pub drops: BTreeMap<String, u64>,
     /// What the link's queues counted, by name.
     pub queues: BTreeMap<String, u64>,
 }
 
 /// An address.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressView {
     /// Its VLAN; 0 without VLANs, or where they learn together.

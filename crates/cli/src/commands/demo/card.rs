@@ -11,9 +11,11 @@ use flowlane_rss::{Flow, HashType, Rss};
 use serde::Serialize;
 
 /// What is known of the card.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Known {
+    /// Its name.
     name: &'static str,
     /// Whether the hosts steer by the card's rule.
     learned: bool,

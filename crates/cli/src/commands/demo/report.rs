@@ -17,12 +17,13 @@ use crate::wrap::{WIDTH, wrapped};
 const VERSION: u32 = 1;
 
 /// Counts of a bucket, a worker, or all of the server.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Row {
-    /// Frames received.
+    /// Frames that reached the lane.
     received: u64,
-    /// Of them, on the queue of the worker that owns the bucket.
+    /// Of them, on a queue of the worker that owns the bucket.
     aligned: u64,
     /// Of them, handed over by another worker.
     redirected: u64,
@@ -45,23 +46,29 @@ impl Row {
     }
 }
 
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct BucketRow {
+    /// The bucket.
     bucket: u16,
+    /// The worker that holds its lane.
     worker: usize,
     #[serde(flatten)]
     row: Row,
 }
 
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct WorkerRow {
+    /// The worker.
     worker: usize,
     #[serde(flatten)]
     row: Row,
 }
 
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct CardRow {
@@ -72,29 +79,44 @@ struct CardRow {
 }
 
 /// The whole report.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Report {
+    /// [`VERSION`].
     version: u32,
+    /// The command.
+    #[cfg_attr(test, schemars(extend("const" = "demo")))]
     command: &'static str,
+    /// Payload of a datagram, bytes.
     size: usize,
+    /// Fields that UDP is hashed with: two addresses, or ports, too.
+    #[cfg_attr(test, schemars(extend("enum" = [2, 4])))]
     hash_fields: u32,
+    /// How long it ran.
     seconds: f64,
+    /// Figures by bucket.
     buckets: Vec<BucketRow>,
+    /// Figures by worker.
     workers: Vec<WorkerRow>,
+    /// Figures of all together.
     total: Row,
     /// Share of the server's frames that arrived on the worker that owns their bucket, 0 to 1.
     alignment: f64,
-    /// Packets dropped anywhere, by reason.
+    /// Packets dropped anywhere, by `host:reason`.
     drops: BTreeMap<String, u64>,
+    /// What the client counted, datagrams.
     client: Counts,
     /// Lost datagrams that no counter explains.
     unexplained: u64,
+    /// Round trips, nanoseconds.
     latency_ns: Percentiles,
-    /// The emulated card, if one was named.
+    /// The emulated card, if one was named (`--card`).
     #[serde(skip_serializing_if = "Option::is_none")]
     card: Option<CardRow>,
+    /// Whether it went as it should.
     ok: bool,
+    /// Why the run failed; there only if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
@@ -247,4 +269,11 @@ fn line(out: &mut impl Write, bucket: &str, worker: &str, row: &Row) -> io::Resu
         write!(out, " {:>width$}", show_count(n))?;
     }
     writeln!(out)
+}
+
+#[cfg(test)]
+#[test]
+fn schema_of_demo() {
+    let about = "The version grows when a field changes its meaning or goes away.";
+    flowlane_schema::Made::new("demo", "flowlane demo --json", about).form::<Report>().closed().keep();
 }

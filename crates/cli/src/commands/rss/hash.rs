@@ -1,5 +1,7 @@
 //! `flowlane rss hash`: one packet's way from its fields to its worker.
 
+use super::documents;
+use crate::document::value;
 use crate::rss_options::{DefaultKey, End, Steering, Which};
 use crate::rule_file::RuleOption;
 use crate::stdout;
@@ -127,23 +129,27 @@ fn text(mut out: impl Write, rss: &Rss, why: &Explanation, ports: bool, key: &st
 fn json(mut out: impl Write, rss: &Rss, why: &Explanation, key: &str) -> io::Result<()> {
     let (flow, steered) = (&why.flow, &why.steered);
     let with_ports = why.fields == Fields::AddressesAndPorts;
-    let value = serde_json::json!({
-        "version": 1,
-        "source": flow.src, "source-port": with_ports.then_some(flow.src_port),
-        "destination": flow.dst, "destination-port": with_ports.then_some(flow.dst_port),
-        "protocol": flow.protocol.0,
-        "fragment": flow.fragment,
-        "fields": fields(why.fields),
-        "reason": why.reason,
-        "input": input(why),
-        "key": key,
-        "hash": steered.hash,
-        "hash-hex": format!("{:08x}", steered.hash),
-        "type": steered.hash_type.name(),
-        "type-number": steered.hash_type.as_u8(),
-        "slot": steered.slot, "slots": rss.table.len(),
-        "bucket": steered.bucket.0, "buckets": rss.buckets.len(),
-        "worker": steered.worker.0,
-    });
-    writeln!(out, "{value}")
+    let document = documents::Hash {
+        version: 1,
+        key: key.to_owned(),
+        source: flow.src,
+        source_port: with_ports.then_some(flow.src_port),
+        destination: flow.dst,
+        destination_port: with_ports.then_some(flow.dst_port),
+        protocol: flow.protocol.0,
+        fragment: flow.fragment,
+        fields: fields(why.fields),
+        reason: why.reason,
+        input: input(why),
+        hash: steered.hash,
+        hash_hex: format!("{:08x}", steered.hash),
+        hash_type: steered.hash_type.name(),
+        type_number: steered.hash_type.as_u8(),
+        slot: steered.slot,
+        slots: rss.table.len(),
+        bucket: steered.bucket.0,
+        buckets: rss.buckets.len(),
+        worker: steered.worker.0,
+    };
+    writeln!(out, "{}", value(document))
 }

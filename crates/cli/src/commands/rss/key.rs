@@ -3,6 +3,8 @@
 //! A key is useless if changing one field alone, such as the source port, cannot reach every bucket. Exit code: 0 for a useful key, 1 for
 //! a useless one, 2 for a malformed one.
 
+use super::documents;
+use crate::document::value;
 use crate::exit::Missed;
 use crate::stdout;
 use crate::steering::random_key;
@@ -59,7 +61,7 @@ impl KeyCommand {
         };
         let mut out = stdout::lock();
         if self.json {
-            writeln!(out, "{}", serde_json::json!({ "version": 1, "key": key.to_string() }))?;
+            writeln!(out, "{}", value(documents::Key { version: 1, key: key.to_string() }))?;
         } else {
             writeln!(out, "{key}")?;
         }
@@ -72,18 +74,20 @@ impl KeyCommand {
         let symmetric = is_symmetric(&key);
         let mut out = stdout::lock();
         if self.json {
-            let value = serde_json::json!({
-                "version": 1,
-                "key": key.to_string(),
-                "bytes": key.as_bytes().len(),
-                "slots": self.slots, "buckets": self.buckets,
-                "useful": verdict.is_ok(),
-                "why": verdict.as_ref().err().map(ToString::to_string),
-                "full-rank": quality.is_full(),
-                "symmetric": symmetric,
-                "ipv4": quality.ipv4.map(field_json), "ipv6": quality.ipv6.map(field_json),
-            });
-            writeln!(out, "{value}")?;
+            let judgement = documents::Judgement {
+                version: 1,
+                key: key.to_string(),
+                bytes: key.as_bytes().len(),
+                slots: self.slots,
+                buckets: self.buckets,
+                useful: verdict.is_ok(),
+                why: verdict.as_ref().err().map(ToString::to_string),
+                full_rank: quality.is_full(),
+                symmetric,
+                ipv4: quality.ipv4.map(field).into(),
+                ipv6: quality.ipv6.map(field).into(),
+            };
+            writeln!(out, "{}", value(judgement))?;
         } else if verdict.is_ok() {
             self.text(&mut out, &key, &quality, symmetric)?;
         }
@@ -135,11 +139,7 @@ pub(super) fn is_symmetric(key: &Key) -> bool {
     same(0, 32, 32) && same(64, 80, 16) && same(0, 128, 128) && same(256, 272, 16)
 }
 
-fn field_json(field: FieldQuality) -> serde_json::Value {
-    serde_json::json!({
-        "field": field.name,
-        "rank": field.rank, "full-rank": field.full_rank,
-        "buckets-reached": field.buckets_reached,
-        "most": field.most, "fewest": field.fewest,
-    })
+fn field(of: FieldQuality) -> documents::Field {
+    let FieldQuality { name, rank, full_rank, buckets_reached, most, fewest } = of;
+    documents::Field { field: name, rank, full_rank, buckets_reached, most, fewest }
 }

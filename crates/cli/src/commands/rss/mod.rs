@@ -6,6 +6,7 @@
 //! do, so what they print is what a run does; they need no privileges.
 
 mod check;
+mod documents;
 mod export;
 mod hash;
 mod key;

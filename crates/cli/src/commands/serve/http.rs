@@ -1,10 +1,12 @@
 //! `flowlane serve http`: its arguments, its host, and its own output beside that of every service.
 
 use super::Service;
+use super::documents::{HttpBucket, HttpCounts, HttpInterval, HttpSummary, errors};
 use super::opening::{self, Listening, Told};
 use super::plan::{self, Plan};
 use super::tls::TlsArguments;
 use super::unix_socket::{AtPath, UnixSocketArguments};
+use crate::document::value;
 use crate::stdout;
 use crate::units;
 use anyhow::bail;
@@ -13,7 +15,6 @@ use flowlane::{Bind, Host, UdpSocket};
 use flowlane_http::h1::{Limits, MAX_FIELDS};
 use flowlane_http::server::{Counter, Counts, Options, Server, Stall, Timeouts};
 use flowlane_http::tls::Alpn;
-use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -247,10 +248,16 @@ impl Http {
         let rate = (counts.get(Counter::Requests) as f64 / took.as_secs_f64().max(1e-9)).round() as u64;
         let mut out = stdout::lock();
         if self.json {
-            let mut line = document("http-interval", &counts, now.open());
-            line["seconds"] = json!(took.as_secs_f64());
-            line["requests-per-second"] = json!(rate);
-            writeln!(out, "{line}")?;
+            let line = HttpInterval {
+                version: 1,
+                kind: "http-interval",
+                connections_open: now.open(),
+                counts: HttpCounts(counts),
+                errors: errors(&counts),
+                seconds: took.as_secs_f64(),
+                requests_per_second: rate,
+            };
+            writeln!(out, "{}", value(line))?;
         } else {
             writeln!(
                 out,
@@ -271,16 +278,22 @@ impl Http {
         let counts = self.server.total();
         let mut out = stdout::lock();
         if self.json {
-            let mut document = document("http-summary", &counts, counts.open());
             let lanes = self.server.counts();
-            let buckets = lanes.iter().enumerate().map(|(bucket, lane)| {
-                json!({
-                    "bucket": bucket, "requests": lane.get(Counter::Requests),
-                    "connections": lane.get(Counter::Connections), "errors": lane.errors(),
-                })
+            let buckets = lanes.iter().enumerate().map(|(bucket, lane)| HttpBucket {
+                bucket,
+                requests: lane.get(Counter::Requests),
+                connections: lane.get(Counter::Connections),
+                errors: lane.errors(),
             });
-            document["buckets"] = buckets.collect();
-            writeln!(out, "{document}")?;
+            let document = HttpSummary {
+                version: 1,
+                kind: "http-summary",
+                connections_open: counts.open(),
+                counts: HttpCounts(counts),
+                errors: errors(&counts),
+                buckets: buckets.collect(),
+            };
+            writeln!(out, "{}", value(document))?;
             return out.flush();
         }
         for (_, text, value) in counts.each_count().filter(|c| c.2 > 0) {
@@ -291,20 +304,6 @@ impl Http {
         }
         out.flush()
     }
-}
-
-fn document(kind: &str, counts: &Counts, open: u64) -> Value {
-    let mut document = json!({"version": 1, "kind": kind, "connections-open": open});
-    for (name, _, value) in counts.each_count() {
-        document[name] = json!(value);
-    }
-    let errors: serde_json::Map<_, _> = counts
-        .each_error()
-        .filter(|e| e.1 > 0)
-        .map(|(name, value)| (name.to_owned(), value.into()))
-        .collect();
-    document["errors"] = Value::Object(errors);
-    document
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //!
 //! The services ([`udp`], [`tcp`], [`http`], [`memcached`], [`relay`]) are a dozen lines in each lane, and share nothing but how they begin ([`opening`]).
 
+mod documents;
 mod flows;
 mod http;
 mod memcached;

@@ -1,9 +1,11 @@
 //! `flowlane serve relay`: its arguments, its host, and its own output beside that of every service.
 
 use super::Service;
+use super::documents::{RelayInterval, RelaySummary, RelayTarget};
 use super::opening::{self, Listening, Seen, Told};
 use super::plan::{self, FromKernel, Plan};
 use crate::address;
+use crate::document::{Named, value};
 use crate::fast_open;
 use crate::say::say;
 use crate::stdout;
@@ -14,7 +16,6 @@ use flowlane::relay::{Balance, MOST_TARGETS, Proxy, Relay, RelayConfig};
 use flowlane::stats::Figures;
 use flowlane::stats::{RelayCounts, Report, TargetStats};
 use flowlane::{Bind, Host, Prefix, SocketError, Steer, TcpListener, UdpSocket, zone};
-use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -299,12 +300,18 @@ impl Relaying {
         let rate = |count: u64| (count as f64 / second).round() as u64;
         let mut out = stdout::lock();
         if self.json {
-            let line = json!({
-                "version": 1, "kind": "relay-interval", "seconds": second, "connections": connections,
-                "connections-per-second": rate(connections), "connections-open": now.relay.open,
-                "connects-failed": failed, "to-target-bytes": up, "to-client-bytes": down,
-            });
-            writeln!(out, "{line}")?;
+            let line = RelayInterval {
+                version: 1,
+                kind: "relay-interval",
+                seconds: second,
+                connections,
+                connections_per_second: rate(connections),
+                connections_open: now.relay.open,
+                connects_failed: failed,
+                to_target_bytes: up,
+                to_client_bytes: down,
+            };
+            writeln!(out, "{}", value(line))?;
         } else {
             let parts = [
                 format!("{} {what}/s", rate(connections)),
@@ -324,16 +331,16 @@ impl Relaying {
         let counts = report.relay(host).unwrap_or_default();
         let mut out = stdout::lock();
         if self.json {
-            let mut document = object(&counts.relay);
-            document["version"] = json!(1);
-            document["kind"] = json!("relay-summary");
-            let targets = counts.targets.iter().map(|(name, stats)| {
-                let mut target = object(stats);
-                target["target"] = json!(name);
-                target
-            });
-            document["targets"] = targets.collect();
-            writeln!(out, "{document}")?;
+            let targets = counts.targets.iter();
+            let targets =
+                targets.map(|(name, stats)| RelayTarget { target: name.clone(), counts: Named(*stats) });
+            let document = RelaySummary {
+                version: 1,
+                kind: "relay-summary",
+                counts: Named(counts.relay),
+                targets: targets.collect(),
+            };
+            writeln!(out, "{}", value(document))?;
             return out.flush();
         }
         for (name, t) in &counts.targets {
@@ -372,12 +379,6 @@ impl Relaying {
 /// Counters of a target that have their place in its line.
 const SAID: [&str; 6] =
     ["up", "connections", "to-target-bytes", "to-client-bytes", "client-resets", "target-resets"];
-
-fn object(counters: &impl Figures) -> Value {
-    let mut object = json!({});
-    counters.each(&mut |c| object[c.name] = json!(c.value));
-    object
-}
 
 #[cfg(test)]
 mod tests {

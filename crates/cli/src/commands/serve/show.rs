@@ -4,7 +4,12 @@
 //! and writes. The share of aligned frames is a percentage.
 
 use super::Service;
+use super::documents::{
+    Bucket, Card, Flow, FlowLog, Flows, Interval, Ipfix, KernelTcp, KernelTcpRates, Packets, Rebalance,
+    Summary, Tcp, Udp,
+};
 use super::flows::List;
+use crate::document::value;
 use crate::recorders::Recorded;
 use crate::stdout;
 use crate::{drops, steering};
@@ -12,7 +17,7 @@ use flowlane::metrics::steering as arrivals;
 use flowlane::rebalance::Counts;
 use flowlane::stats::{LaneReport, Report, SteeringStats, Strayed, WorkerReport};
 use flowlane_rss::HashType;
-use serde_json::json;
+use serde_json::Value;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -133,20 +138,13 @@ impl Show {
     /// Prints what each worker did between two reports.
     pub(super) fn interval(&self, before: &Report, after: &Report, took: Duration) -> io::Result<()> {
         let mut out = stdout::lock();
-        let second = took.as_secs_f64().max(1e-9);
+        let seconds = took.as_secs_f64().max(1e-9);
         let [received, sent] = self.unit.columns();
         for worker in &after.workers {
             let work = Work::between(self.unit, before, worker);
-            let rate = (work.received as f64 / second).round() as u64;
+            let rate = (work.received as f64 / seconds).round() as u64;
             if self.json {
-                let mut line = json!({
-                    "version": 1, "kind": "interval", "worker": worker.worker, "seconds": second,
-                    "dropped": work.dropped, "redirected": work.redirected,
-                });
-                line[received] = json!(work.received);
-                line[sent] = json!(work.sent);
-                line[format!("{}-per-second", self.unit.rate())] = json!(rate);
-                writeln!(out, "{line}")?;
+                writeln!(out, "{}", self.interval_json(worker.worker, &work, seconds, rate))?;
             } else {
                 writeln!(
                     out,
@@ -168,21 +166,15 @@ impl Show {
         let mut out = stdout::lock();
         let name = |number| HashType::from_u8(number).unwrap_or(HashType::None).name();
         if self.json {
-            let flows: Vec<_> = list
-                .flows
-                .iter()
-                .map(|f| {
-                    json!({
-                        "hash": f.hash, "type": name(f.hash_type), "type-number": f.hash_type,
-                        "bucket": f.bucket, "count": f.count,
-                    })
-                })
-                .collect();
-            writeln!(
-                out,
-                "{}",
-                json!({"version": 1, "kind": "flows", "flows": flows, "beyond": list.beyond})
-            )?;
+            let flow = |f: &super::flows::Flow| Flow {
+                hash: f.hash,
+                hash_type: name(f.hash_type),
+                type_number: f.hash_type,
+                bucket: f.bucket,
+                count: f.count,
+            };
+            let flows = list.flows.iter().map(flow).collect();
+            writeln!(out, "{}", value(Flows { version: 1, kind: "flows", flows, beyond: list.beyond }))?;
             return out.flush();
         }
         for f in &list.flows {
@@ -207,21 +199,21 @@ impl Show {
         report: &Report,
         host: usize,
         took: Duration,
-        &Extras { moved, recorded }: &Extras<'_>,
+        extras: &Extras<'_>,
     ) -> io::Result<()> {
+        let &Extras { moved, recorded } = extras;
         let mut out = stdout::lock();
         if self.json {
-            let mut summary = self.summary_json(report, host, took);
-            summary["rebalance"] = json!(moved.map(|(policy, counts)| json!({
-                "policy": policy, "rounds": counts.rounds, "unanswered": counts.unanswered,
-                "moves": counts.moves, "failed": counts.failed,
-            })));
-            summary["ipfix"] = json!(recorded.exported.map(|exported| json!({
-                "sent": exported.sent, "refused": exported.refused, "lost": exported.lost,
-            })));
-            summary["flow-log"] = json!(recorded.logged.map(|logged| json!({
-                "written": logged.written, "files": logged.files, "failed": logged.failed, "lost": logged.lost,
-            })));
+            let summary = match self.unit {
+                Unit::Calls => {
+                    let counts = |reads, writes| KernelTcp { reads, writes };
+                    value(self.summary_of(report, host, took, extras, counts))
+                }
+                Unit::Datagrams | Unit::Segments => {
+                    let counts = |received, sent| Packets { received, sent };
+                    value(self.summary_of(report, host, took, extras, counts))
+                }
+            };
             writeln!(out, "{summary}")?;
         } else {
             for line in recorded.lines() {
@@ -237,37 +229,74 @@ impl Show {
         out.flush()
     }
 
-    fn summary_json(&self, report: &Report, host: usize, took: Duration) -> serde_json::Value {
+    fn interval_json(&self, worker: usize, work: &Work, seconds: f64, rate: u64) -> Value {
+        fn of<C>(worker: usize, work: &Work, seconds: f64, counts: C) -> Interval<C> {
+            let (dropped, redirected) = (work.dropped, work.redirected);
+            Interval { version: 1, kind: "interval", worker, seconds, counts, dropped, redirected }
+        }
+        let (received, sent) = (work.received, work.sent);
+        match self.unit {
+            Unit::Datagrams => {
+                value(of(worker, work, seconds, Udp { received, sent, datagrams_per_second: rate }))
+            }
+            Unit::Segments => {
+                value(of(worker, work, seconds, Tcp { received, sent, segments_per_second: rate }))
+            }
+            Unit::Calls => {
+                let counts = KernelTcpRates { reads: received, writes: sent, reads_per_second: rate };
+                value(of(worker, work, seconds, counts))
+            }
+        }
+    }
+
+    /// The summary; `counts` names what was received and sent.
+    fn summary_of<C>(
+        &self,
+        report: &Report,
+        host: usize,
+        took: Duration,
+        &Extras { moved, recorded }: &Extras<'_>,
+        counts: impl Fn(u64, u64) -> C,
+    ) -> Summary<C> {
         let (lanes, steering, drops) = (report.lanes(host), report.steering(host), dropped(report, host));
-        let [received, sent] = self.unit.columns();
-        let bucket = |lane: &&LaneReport| {
-            let mut bucket = json!({
-                "bucket": lane.bucket, "worker": lane.worker, "aligned": lane.counts.aligned,
-                "redirected": lane.counts.redirected, "dropped": drops::of_lane(lane),
-            });
-            bucket[received] = json!(self.unit.received(lane));
-            bucket[sent] = json!(self.unit.sent(lane));
-            bucket
+        let bucket = |lane: &&LaneReport| Bucket {
+            bucket: lane.bucket,
+            worker: lane.worker,
+            counts: counts(self.unit.received(lane), self.unit.sent(lane)),
+            aligned: lane.counts.aligned,
+            redirected: lane.counts.redirected,
+            dropped: drops::of_lane(lane),
         };
-        let all: u64 = drops.iter().map(|d| d.count).sum();
-        let reasons: serde_json::Map<_, _> = drops.iter().map(|d| (d.name.clone(), d.count.into())).collect();
         let card = report.cards.iter().find(|card| card.host == host);
-        let card = card.map(|card| {
-            json!({
-                "slots-moved": card.counts.slots_moved, "refused": card.counts.refused, "followed": card.counts.followed,
-                "set-again": card.counts.set_again, "strayed": card.strayed.map(Strayed::words),
-            })
-        });
-        let mut summary = json!({
-            "version": 1, "kind": "summary", "service": self.service.name(), "seconds": took.as_secs_f64(),
-            "unit": self.unit.name(), "connections": report.total(host).tcp.connection_accepts,
-            "alignment": alignment(&lanes, &steering), "misdirected": steering.misdirected,
-            "foreign-hashes": steering.foreign_hash, "card": card, "arrivals": arrivals::queues(report, host),
-            "dropped": all, "drops": reasons, "buckets": lanes.iter().map(bucket).collect::<Vec<_>>(),
-        });
-        summary[received] = json!(self.sum(&lanes, Unit::received));
-        summary[sent] = json!(self.sum(&lanes, Unit::sent));
-        summary
+        Summary {
+            version: 1,
+            kind: "summary",
+            service: self.service.name(),
+            seconds: took.as_secs_f64(),
+            unit: self.unit.name(),
+            counts: counts(self.sum(&lanes, Unit::received), self.sum(&lanes, Unit::sent)),
+            connections: report.total(host).tcp.connection_accepts,
+            alignment: alignment(&lanes, &steering),
+            misdirected: steering.misdirected,
+            foreign_hashes: steering.foreign_hash,
+            arrivals: arrivals::queues(report, host),
+            card: card.map(|card| Card { counts: card.counts, strayed: card.strayed.map(Strayed::words) }),
+            rebalance: moved.map(|(policy, counts)| Rebalance { policy: policy.to_owned(), counts }),
+            ipfix: recorded.exported.map(|exported| Ipfix {
+                sent: exported.sent,
+                refused: exported.refused,
+                lost: exported.lost,
+            }),
+            flow_log: recorded.logged.map(|logged| FlowLog {
+                written: logged.written,
+                files: logged.files,
+                failed: logged.failed,
+                lost: logged.lost,
+            }),
+            dropped: drops.iter().map(|d| d.count).sum(),
+            drops: drops.iter().map(|d| (d.name.clone(), d.count)).collect(),
+            buckets: lanes.iter().map(bucket).collect(),
+        }
     }
 
     fn summary_text(

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flowlane_testnet::{Program, free_port};
 use serde_json::Value;
 
-use crate::load_schema;
-
 /// A NATS server on a port of its own.
 pub(super) struct Nats {
     pub(super) program: Program,
@@ -105,7 +103,7 @@ pub(super) fn server() -> (SocketAddr, Arc<AtomicU64>) {
 pub(super) fn report(output: &Output) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
-    load_schema::check("load-run", &report);
+    flowlane_schema::check("load-run", &report);
     report
 }
 

@@ -56,36 +56,13 @@ fn down_removes_it_and_json_is_its_summary() {
     let (code, printed) = pair.end();
     assert_eq!(code, Some(0));
     let document: serde_json::Value = serde_json::from_str(&printed).unwrap();
-    shape(&document);
+    flowlane_schema::check("epair-v1", &document);
     let impaired = |n: usize| document["directions"][n]["impairments"].clone();
     assert!((impaired(0)["loss"].as_f64().unwrap() - 0.01).abs() < 1e-6);
     assert_eq!(
         (impaired(1)["loss"].as_f64(), impaired(1)["delay-ns"].as_u64()),
         (Some(0.0), Some(1_000_000))
     );
-}
-
-/// Exactly the members that the schema requires, in it and below.
-fn shape(document: &serde_json::Value) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/epair-v1.json");
-    let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let check = |kind: &str, part: &serde_json::Value| {
-        let required = schema["$defs"][kind]["required"].as_array().unwrap();
-        let mut required: Vec<&str> = required.iter().map(|r| r.as_str().unwrap()).collect();
-        let mut present: Vec<&str> = part.as_object().unwrap().keys().map(String::as_str).collect();
-        required.sort_unstable();
-        present.sort_unstable();
-        assert_eq!(present, required, "{kind}");
-    };
-    check("Epair", document);
-    for end in document["ends"].as_array().unwrap() {
-        check("End", end);
-    }
-    for direction in document["directions"].as_array().unwrap() {
-        check("Direction", direction);
-        check("Counts", &direction["total"]);
-        check("Impairments", &direction["impairments"]);
-    }
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 mod collector;
 mod kernel_records;
-use crate::schema;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -50,7 +49,7 @@ fn load(inside: Option<&Namespace>, line: &str) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let report: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{line}: {e}: {stderr}"));
-    assert_eq!(schema::faults("load-run", &report), Vec::<String>::new(), "{line}");
+    assert_eq!(flowlane_schema::faults("load-run", &report), Vec::<String>::new(), "{line}");
     let late = report["slip"]["kept"] == false && report["failed"].as_array().unwrap().len() == 1;
     assert!(output.status.success() || late, "{line}: {stderr}");
     report
@@ -243,7 +242,7 @@ fn reports_of_every_kind_are_the_same() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             let text = String::from_utf8_lossy(&output.stdout);
             let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-            assert_eq!(schema::faults("load-run", &report), Vec::<String>::new());
+            assert_eq!(flowlane_schema::faults("load-run", &report), Vec::<String>::new());
             assert_eq!(report["ok"], output.status.success(), "{stderr}");
             assert!(text.contains("latency") && text.contains("passed: errors>0"), "{text}");
             assert!(stderr.contains("answers/s"), "{stderr}");

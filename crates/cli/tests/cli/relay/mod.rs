@@ -3,7 +3,6 @@
 
 mod faults;
 mod proxy;
-use crate::shape;
 mod streams;
 mod targets;
 mod udp;
@@ -100,8 +99,7 @@ fn summary(printed: &str, kind: &str) -> (Value, Value) {
     let last = |kind: &str| documents.iter().rfind(|d| d["kind"] == kind).expect("it is printed").clone();
     let summary = last("relay-summary");
     assert_eq!(summary["open"], 0, "{summary}");
-    shape::has_the_shape(&summary, "RelaySummary");
-    shape::has_the_shape(&summary["targets"][0], "RelayTarget");
+    flowlane_schema::check("serve-v1", &summary);
     (summary, last(kind))
 }
 

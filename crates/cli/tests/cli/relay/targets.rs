@@ -150,6 +150,6 @@ fn every_view_shows_each_target() {
     let json: Value = serde_json::from_str(&stat("-s -p relay --json")).unwrap();
     assert!(json.to_string().contains(&format!("\"relay {}\":{{", target.at)), "{json}");
     target.stop();
-    shape::has_the_shape(&relay.prints("relay-interval"), "RelayInterval");
+    flowlane_schema::check("serve-v1", &relay.prints("relay-interval"));
     relay.stop();
 }

@@ -22,14 +22,16 @@ const FIRST: usize = 6;
 const POWER: f64 = 0.95;
 
 /// What is known after some pairs.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Judged {
-    /// Pairs so far.
+    /// Pairs of runs, at least two.
+    #[cfg_attr(feature = "schema", schemars(range(min = 2)))]
     pub pairs: usize,
-    /// Geometric mean of A.
+    /// Geometric mean of A's figures.
     pub a: f64,
-    /// Geometric mean of B.
+    /// Geometric mean of B's figures.
     pub b: f64,
     /// B / A.
     pub ratio: f64,
@@ -43,6 +45,7 @@ pub struct Judged {
 }
 
 /// What was found.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {

@@ -18,21 +18,23 @@ use crate::units::show_nanos;
 use fine::Fine;
 
 /// A period that was found.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Period {
     /// What repeats: `latency` or `slip`.
     pub of: String,
-    /// The length of the period.
+    /// The length of the period, nanoseconds.
     pub period_ns: u64,
     /// The share of the variance that it explains, of the logarithms of the times; 0 to 1.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0.0, max = 1.0)))]
     pub share: f64,
-    /// The geometric mean of the times in each of [`STEPS`] parts of the period, of the part of the run where it was clearest; a part without
-    /// requests has 0.
+    /// The geometric mean of the times in each of 24 parts of the period, nanoseconds, in the part of the run where it was clearest; a part
+    /// without requests has 0.
     pub steps_ns: Vec<u64>,
 }
 
-/// Parts of a period.
+/// Parts of a period: 24, as the documentation of [`Period::steps_ns`] says.
 pub const STEPS: usize = 24;
 
 /// Periods in the latency and, with a schedule, in the slip of all records together; the strongest first.

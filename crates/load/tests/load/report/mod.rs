@@ -2,7 +2,6 @@
 
 mod fixture;
 mod markup;
-mod schema;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -29,7 +28,7 @@ fn json_fits_its_schema_and_comes_back() {
         let run = run(strange, 1);
         let text = written(|out| files::json(&run, out));
         let value: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(schema::faults("load-run", &value), Vec::<String>::new());
+        assert_eq!(flowlane_schema::faults("load-run", &value), Vec::<String>::new());
         let back = files::runs_from_json(&text).unwrap();
         assert_eq!(back.len(), 1);
         assert_eq!(written(|out| files::json(&back[0], out)), text);
@@ -43,7 +42,7 @@ fn the_schema_refuses_what_is_wrong() {
     let faulty = |change: fn(&mut Value)| {
         let mut value = value.clone();
         change(&mut value);
-        schema::faults("load-run", &value).len()
+        flowlane_schema::faults("load-run", &value).len()
     };
     assert_eq!(faulty(|_| ()), 0);
     assert_eq!(faulty(|v| v["version"] = 2.into()), 1);
@@ -231,7 +230,7 @@ fn the_check_of_pages_sees_what_is_wrong() {
 fn runs_without_anything_have_all_their_reports() {
     let empty = flowlane_load::report::join(flowlane_load::report::About::default(), Vec::new());
     let value = serde_json::to_value(&empty).unwrap();
-    assert_eq!(schema::faults("load-run", &value), Vec::<String>::new());
+    assert_eq!(flowlane_schema::faults("load-run", &value), Vec::<String>::new());
     markup::elements(&written(|out| html::page(&empty, out))).unwrap();
     written(|out| text::table(&empty, out));
     assert_eq!(csv_records(&written(|out| files::csv(&empty, out))).len(), 1);

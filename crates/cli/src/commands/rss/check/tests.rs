@@ -1,6 +1,6 @@
 //! Faults that a veth cannot have, with the page and the JSON of each. The settings of a card with four queues and its packets are made up.
 
-use super::super::show::tests::{good, rss, schema};
+use super::super::show::tests::{good, rss};
 use super::judge::Judged;
 use super::packet::Seen;
 use super::*;
@@ -52,7 +52,10 @@ fn judged(checked: &Checked) -> Judged {
     for line in text::page(checked, &judged).lines() {
         assert!(line.chars().count() <= 80 || line.starts_with("      "), "{line}");
     }
-    assert_eq!(schema::faults("rss-check-v1", &json::document(checked, &judged)), Vec::<String>::new());
+    assert_eq!(
+        flowlane_schema::faults("rss-check-v1", &json::document(checked, &judged)),
+        Vec::<String>::new()
+    );
     judged
 }
 

@@ -1,7 +1,9 @@
 //! Learning emulated cards, one or all of them, and comparing what was learned with the card.
 
+use super::super::documents::Cards;
 use super::report::{self, Report};
 use super::{Learn, said};
+use crate::document::value;
 use crate::exit::Missed;
 use crate::rule_file::Rule;
 use crate::stdout;
@@ -45,7 +47,7 @@ impl Learn {
         }
         let mut out = stdout::lock();
         if self.json {
-            writeln!(out, "{}", self.report(&outcome).document())?;
+            writeln!(out, "{}", value(self.report(&outcome).document()))?;
         } else if let Ok(learned) = &outcome.learned {
             out.write_all(self.report(&outcome).page(learned).as_bytes())?;
         }
@@ -125,8 +127,8 @@ impl Learn {
         }
         let mut out = stdout::lock();
         if self.json {
-            let cards: Vec<_> = outcomes.iter().map(|outcome| self.report(outcome).document()).collect();
-            writeln!(out, "{}", serde_json::json!({ "version": 1, "seed": seed, "cards": cards }))?;
+            let cards = outcomes.iter().map(|outcome| self.report(outcome).document()).collect();
+            writeln!(out, "{}", value(Cards { version: 1, seed, cards }))?;
         } else {
             let (slots, queues) = (self.slots.unwrap_or(Indirection::DEFAULT_SLOTS), self.queues);
             writeln!(

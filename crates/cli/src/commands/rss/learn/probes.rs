@@ -82,7 +82,7 @@ impl Learn {
         };
         let mut out = stdout::lock();
         if self.json {
-            writeln!(out, "{}", report.document())?;
+            writeln!(out, "{}", crate::document::value(report.document()))?;
         } else if let Ok(learned) = &learned {
             out.write_all(report.page(learned).as_bytes())?;
         }

@@ -1,5 +1,6 @@
 //! What was learned of a card, as a page and as a document.
 
+use super::super::documents;
 use crate::wrap::{WIDTH, wrapped};
 use flowlane_rss::learn::{Finding, Gaps, LearnError, Learned};
 use flowlane_rss::{Arrangement, General, PacketKind};
@@ -87,40 +88,35 @@ impl Report<'_> {
     }
 
     /// For programs.
-    pub(super) fn document(&self) -> serde_json::Value {
+    pub(super) fn document(&self) -> documents::Learn {
         let learned = self.learned.ok();
-        let kinds: Vec<_> = self
-            .gaps
-            .map_or(&[][..], |gaps| &gaps.extents)
-            .iter()
-            .map(|extent| {
-                let span = &extent.span;
-                serde_json::json!({
-                    "kind": span.kind().name(), "flows": extent.flows,
-                    "determined": span.rank(), "dimensions": span.whole(),
-                })
-            })
-            .collect();
+        let kind = |extent: &flowlane_rss::learn::Extent| documents::Kind {
+            kind: extent.span.kind().name(),
+            flows: extent.flows,
+            determined: extent.span.rank(),
+            dimensions: extent.span.whole(),
+        };
         let unseen = self.gaps.and_then(|gaps| gaps.unseen.as_ref());
-        serde_json::json!({
-            "version": 1,
-            "card": self.card,
-            "from": self.from,
-            "learned": learned.is_some(),
-            "verdict": verdict(self.learned),
-            "why": self.learned.err().map(ToString::to_string),
-            "findings": learned.map_or(Vec::new(), |l| l.findings.iter().map(ToString::to_string).collect()),
-            "toeplitz": learned.is_some_and(|l| l.hashes && one_key(&l.rule)),
-            "arrangement": learned.map(|l| l.rule.arrangement().name()),
-            "slots": learned.filter(|_| self.gaps.is_none_or(|gaps| gaps.unseen.is_some())).map(|l| l.table.len()),
-            "slots-not-seen": unseen.map(|slots| slots.iter().collect::<Vec<_>>()).unwrap_or_default(),
-            "kinds": kinds,
-            "probes": self.probes,
-            "milliseconds": self.milliseconds,
-            "confirmed": learned.map_or(0, |l| l.verified),
-            "unseen": self.unseen,
-            "wrong": self.wrong,
-        })
+        let has_table = self.gaps.is_none_or(|gaps| gaps.unseen.is_some());
+        documents::Learn {
+            version: 1,
+            card: self.card.to_owned(),
+            from: self.from.to_owned(),
+            learned: learned.is_some(),
+            verdict: verdict(self.learned).to_owned(),
+            why: self.learned.err().map(ToString::to_string),
+            findings: learned.map_or(Vec::new(), |l| l.findings.iter().map(ToString::to_string).collect()),
+            toeplitz: learned.is_some_and(|l| l.hashes && one_key(&l.rule)),
+            arrangement: learned.map(|l| l.rule.arrangement().name()),
+            slots: learned.filter(|_| has_table).map(|l| l.table.len()),
+            slots_not_seen: unseen.map(|slots| slots.iter().collect()).unwrap_or_default(),
+            kinds: self.gaps.map_or(&[][..], |gaps| &gaps.extents).iter().map(kind).collect(),
+            probes: self.probes,
+            milliseconds: self.milliseconds,
+            confirmed: learned.map_or(0, |l| l.verified),
+            unseen: self.unseen,
+            wrong: self.wrong,
+        }
     }
 }
 

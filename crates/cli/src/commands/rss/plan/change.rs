@@ -3,8 +3,10 @@
 //! A slot moves when it names another queue, and with it all flows of that slot. Tables are written as ethtool(8) takes them, and dealt
 //! out as it deals them: `equal N` in turn, `weight W0 W1 ...` in runs.
 
+use super::super::documents::{ChangeLoad, MovedSlot, PlanChange};
 use super::target::Target;
 use super::{Plan, flows};
+use crate::document::value;
 use crate::rule_file::Rule;
 use crate::stdout;
 use anyhow::{Context, bail, ensure};
@@ -49,22 +51,23 @@ impl Plan {
         }
         let mut out = stdout::lock();
         if self.json {
-            let slots: Vec<_> = moved
-                .iter()
-                .map(|(slot, from, to)| serde_json::json!({ "slot": slot, "from": from, "to": to }))
-                .collect();
-            let load: Vec<_> = rows
-                .iter()
-                .enumerate()
-                .map(|(i, [a, b, c, d])| {
-                    serde_json::json!({ "number": i, "slots-before": a, "slots-after": b, "flows-before": c, "flows-after": d })
-                })
-                .collect();
-            let value = serde_json::json!({
-                "version": 1, "for": target.by, "change-to": to, "unit": target.unit(), "slots": before.len(), "moved-slots": slots,
-                "flows": flows.len(), "moved-flows": moving, "load": load,
-            });
-            writeln!(out, "{value}")?;
+            let slot = |&(slot, from, to): &(usize, u16, u16)| MovedSlot { slot, from, to };
+            let row =
+                |(number, &[slots_before, slots_after, flows_before, flows_after]): (usize, &[usize; 4])| {
+                    ChangeLoad { number, slots_before, slots_after, flows_before, flows_after }
+                };
+            let document = PlanChange {
+                version: 1,
+                of: target.by.clone(),
+                change_to: to.to_owned(),
+                unit: target.unit(),
+                slots: before.len(),
+                moved_slots: moved.iter().map(slot).collect(),
+                flows: flows.len(),
+                moved_flows: moving,
+                load: rows.iter().enumerate().map(row).collect(),
+            };
+            writeln!(out, "{}", value(document))?;
             return Ok(());
         }
         let share = |n: usize, of: usize| 100.0 * n as f64 / of.max(1) as f64;

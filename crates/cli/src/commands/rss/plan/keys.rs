@@ -3,8 +3,10 @@
 //! Keys are drawn at random, and the one whose fullest queue has least beyond its share of the table wins. What is printed is counted once
 //! more with the general form of the hash, which shares no code with the fast one that the search uses.
 
+use super::super::documents::{KeyLoad, PlanKey};
 use super::target::Target;
 use super::{Plan, flows};
+use crate::document::value;
 use crate::stdout;
 use crate::steering;
 use anyhow::{Context, bail, ensure};
@@ -76,14 +78,18 @@ impl Plan {
         let bytes: Vec<String> = key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
         let shares = shares(target);
         if self.json {
-            let rows: Vec<_> = (0..load.len())
-                .map(|i| serde_json::json!({ "number": i, "share": shares[i], "before": before[i], "flows": load[i] }))
-                .collect();
-            let value = serde_json::json!({
-                "version": 1, "key": key.to_string(), "hkey": bytes.join(":"), "for": target.by, "tried": tried,
-                "flows": flows.len(), "unit": target.unit(), "load": rows,
-            });
-            writeln!(out, "{value}")?;
+            let row = |i: usize| KeyLoad { number: i, share: shares[i], before: before[i], flows: load[i] };
+            let document = PlanKey {
+                version: 1,
+                key: key.to_string(),
+                hkey: bytes.join(":"),
+                of: target.by.clone(),
+                tried,
+                flows: flows.len(),
+                unit: target.unit(),
+                load: (0..load.len()).map(row).collect(),
+            };
+            writeln!(out, "{}", value(document))?;
             return Ok(());
         }
         writeln!(out, "# {} flows, table of {}", flows.len(), clipped(&target.by))?;

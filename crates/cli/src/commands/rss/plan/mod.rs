@@ -13,6 +13,8 @@ mod flows;
 mod keys;
 mod target;
 
+use super::documents;
+use crate::document::value;
 use crate::exit::Missed;
 use crate::rss_options::{self, End, Steering, Which};
 use crate::rule_file::RuleOption;
@@ -262,20 +264,22 @@ impl Plan {
         let rss = &target.rss;
         let mut out = stdout::lock();
         if self.json {
-            let sources: Vec<_> = found
-                .iter()
-                .map(|s| {
-                    serde_json::json!({
-                        "bucket": s.bucket.0, "worker": rss.buckets.worker_of(s.bucket).0,
-                        "address": s.ip, "port": s.port, "hash": s.hash,
-                    })
-                })
-                .collect();
-            let value = serde_json::json!({
-                "version": 1, "key": target.by, "direction": if self.replies { "replies" } else { "requests" },
-                "ports-hashed": with_ports, "buckets": rss.buckets.len(), "sources": sources,
-            });
-            return writeln!(out, "{value}");
+            let source = |s: &Source| documents::Source {
+                bucket: s.bucket.0,
+                worker: rss.buckets.worker_of(s.bucket).0,
+                address: s.ip,
+                port: s.port,
+                hash: s.hash,
+            };
+            let document = documents::Plan {
+                version: 1,
+                key: target.by.clone(),
+                direction: if self.replies { "replies" } else { "requests" },
+                ports_hashed: with_ports,
+                buckets: rss.buckets.len(),
+                sources: found.iter().map(source).collect(),
+            };
+            return writeln!(out, "{}", value(document));
         }
         writeln!(out, "# key {}", target.by)?;
         if !with_ports {

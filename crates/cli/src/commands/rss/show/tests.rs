@@ -8,9 +8,6 @@ use flowlane::card::{
     Way,
 };
 
-#[path = "../../../../../load/tests/load/report/schema.rs"]
-pub(in super::super) mod schema;
-
 /// A driver with zero copy of single buffers.
 const FEATURES: Features = Features { xdp: 0x0f, zero_copy_segments: Some(1), metadata: 2 };
 
@@ -197,7 +194,7 @@ fn the_page_fits_a_terminal_and_hides_the_key() {
     assert!(json::document(&shown)["rss"]["key"].is_null());
     shown.key = true;
     assert!(text::page(&shown).contains("25:4a:6f"));
-    assert_eq!(schema::faults("rss-show-v1", &json::document(&shown)), Vec::<String>::new());
+    assert_eq!(flowlane_schema::faults("rss-show-v1", &json::document(&shown)), Vec::<String>::new());
     assert_eq!(json::document(&shown)["rss"]["key"].as_str().unwrap()[..8], *"25:4a:6f");
 }
 
@@ -218,7 +215,7 @@ fn a_card_that_tells_nothing_has_a_page() {
     let page = text::page(&shown);
     assert!(page.contains("RSS        not permitted without CAP_NET_ADMIN"), "{page}");
     let document = json::document(&shown);
-    assert_eq!(schema::faults("rss-show-v1", &document), Vec::<String>::new());
+    assert_eq!(flowlane_schema::faults("rss-show-v1", &document), Vec::<String>::new());
     assert!(page.contains("AF_XDP     not told by the driver") && document["xdp"].is_null(), "{page}");
     assert!(document["rss"].is_null() && document["untold"]["rss"].is_string());
 }

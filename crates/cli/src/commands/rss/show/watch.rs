@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use flowlane::card::{self, CountedBy, QueueCount, QueueCounts, Told};
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use crate::document::{document, value};
 use crate::interrupt::Interrupt;
 use crate::stdout;
 use crate::units::show_count;
@@ -226,30 +227,62 @@ fn short(n: u64) -> String {
     }
 }
 
+document! {
+    /// Packets and bytes of each queue.
+    Document {
+        /// 1.
+        version: u32,
+        /// The card's interface.
+        interface: String,
+        /// The kernel's netdev family, or the driver's own statistics (`ethtool -S`).
+        #[cfg_attr(test, schemars(extend("enum" = ["netdev", "statistics"])))]
+        counted_by: &'static str,
+        /// `begin`: the counts as they are; `interval`: what was added since the line before; `end`: what was added in all.
+        #[cfg_attr(test, schemars(extend("enum" = ["begin", "interval", "end"])))]
+        kind: &'static str,
+        /// The time over which it was added; null for `begin`.
+        seconds: Option<f64>,
+        /// Queues that receive.
+        receive: Vec<Count>,
+        /// Queues that send.
+        transmit: Vec<Count>,
+    }
+    /// A queue.
+    Count {
+        /// Its number.
+        queue: u32,
+        /// Packets; null where they are not counted.
+        packets: Option<u64>,
+        /// Their bytes.
+        bytes: Option<u64>,
+        /// Packets that the card or its driver dropped at this queue.
+        drops: Option<u64>,
+    }
+}
+
 fn document(interface: &str, counts: &QueueCounts, over: Over) -> Value {
     let (kind, seconds) = match over {
         Over::Always => ("begin", None),
         Over::Interval(time) => ("interval", Some(time.as_secs_f64())),
         Over::Watch(time) => ("end", Some(time.as_secs_f64())),
     };
-    let list = |counts: &[QueueCount]| -> Vec<Value> {
-        let one = |c: &QueueCount| json!({ "queue": c.queue, "packets": c.packets, "bytes": c.bytes, "drops": c.drops });
-        counts.iter().map(one).collect()
-    };
-    json!({
-        "version": 1,
-        "interface": interface,
-        "counted-by": match counts.source { CountedBy::Netdev => "netdev", CountedBy::Statistics => "statistics" },
-        "kind": kind,
-        "seconds": seconds,
-        "receive": list(&counts.receive),
-        "transmit": list(&counts.transmit),
+    let one = |c: &QueueCount| Count { queue: c.queue, packets: c.packets, bytes: c.bytes, drops: c.drops };
+    value(Document {
+        version: 1,
+        interface: interface.to_owned(),
+        counted_by: match counts.source {
+            CountedBy::Netdev => "netdev",
+            CountedBy::Statistics => "statistics",
+        },
+        kind,
+        seconds,
+        receive: counts.receive.iter().map(one).collect(),
+        transmit: counts.transmit.iter().map(one).collect(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::schema;
     use super::*;
 
     fn counts(receive: &[(u32, u64, u64)]) -> QueueCounts {
@@ -296,12 +329,22 @@ mod tests {
     }
 
     #[test]
+    fn schema_of_rss_watch() {
+        let title = "A line of flowlane rss show --watch --json, version 1";
+        let about = "Packets and bytes of each queue. New members may be added.";
+        flowlane_schema::Made::new("rss-watch-v1", title, about).form::<Document>().keep();
+    }
+
+    #[test]
     fn documents_fit_their_schema() {
         let added = counts(&[(0, 300, 30_000)]);
         for over in
             [Over::Always, Over::Interval(Duration::from_secs(1)), Over::Watch(Duration::from_secs(9))]
         {
-            assert_eq!(schema::faults("rss-watch-v1", &document("eth0", &added, over)), Vec::<String>::new());
+            assert_eq!(
+                flowlane_schema::faults("rss-watch-v1", &document("eth0", &added, over)),
+                Vec::<String>::new()
+            );
         }
     }
 }

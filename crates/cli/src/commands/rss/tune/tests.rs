@@ -1,6 +1,6 @@
 //! The page and the document of plans for cards that do not fit.
 
-use super::super::show::tests::{good, rss, schema};
+use super::super::show::tests::{good, rss};
 use super::*;
 use flowlane::card::{ChannelCounts, Counts, Cpus as List, Fields, FlowKind};
 
@@ -65,7 +65,7 @@ fn what_was_refused_is_said_with_its_reason() {
 fn documents_are_as_their_schema_says() {
     for tuning in [tuning(), tried()] {
         let document = json::document(&tuning);
-        assert_eq!(schema::faults("rss-tune-v1", &document), Vec::<String>::new());
+        assert_eq!(flowlane_schema::faults("rss-tune-v1", &document), Vec::<String>::new());
     }
     let document = json::document(&tried());
     let first = &document["changes"][0];

@@ -1,6 +1,6 @@
 //! One flow on cards that are told in a test.
 
-use super::super::show::tests::{good, rss, schema};
+use super::super::show::tests::{good, rss};
 use super::*;
 use flowlane::card::{Cpus, Fields, FlowKind, Rules, Transform};
 
@@ -20,7 +20,7 @@ fn page(explained: &Explained) -> String {
     for line in page.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
-    assert_eq!(schema::faults("rss-why-v1", &json::document(explained)), Vec::<String>::new());
+    assert_eq!(flowlane_schema::faults("rss-why-v1", &json::document(explained)), Vec::<String>::new());
     page
 }
 

@@ -4,9 +4,11 @@
 mod arguments;
 
 use super::Service;
+use super::documents::{MemcachedInterval, MemcachedSummary};
 use super::opening::{self, Listening, Seen, Told};
 use super::plan::Plan;
 use super::unix_socket::AtPath;
+use crate::document;
 use crate::stdout;
 use anyhow::{Context, ensure};
 use flowlane::stats::{Report, ServiceFigures};
@@ -14,7 +16,6 @@ use flowlane::{Bind, Host, Io, SocketError, Steer, TcpListener, TcpStream, UdpSo
 use flowlane_http::tls::{Alpn, ServerTls};
 use flowlane_memcached::server::{Options, Server};
 use flowlane_sys::words::legible;
-use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,29 +135,35 @@ impl Memcached {
             let of = |all: &[ServiceFigures]| names.iter().map(|name| value(all, name)).sum::<u64>();
             (of(&now).saturating_sub(of(&self.before)) as f64 / second).round() as u64
         };
-        let (gets, sets, hits) = (rate(&["cmd-get"]), rate(&["cmd-set"]), rate(&["get-hits"]));
-        let rates = [
-            ("gets-per-second", gets),
-            ("hits-per-second", hits),
-            ("sets-per-second", sets),
-            ("evictions-per-second", rate(&["evictions"])),
-            ("handed-over-per-second", rate(&["handed-over"])),
-            ("items", value(&now, "curr-items")),
-            ("bytes", value(&now, "allocated-bytes")),
-            ("connections", value(&now, "curr-connections")),
-        ];
+        let line = MemcachedInterval {
+            version: 1,
+            kind: "memcached-interval",
+            seconds: took.as_secs_f64(),
+            gets_per_second: rate(&["cmd-get"]),
+            hits_per_second: rate(&["get-hits"]),
+            sets_per_second: rate(&["cmd-set"]),
+            evictions_per_second: rate(&["evictions"]),
+            handed_over_per_second: rate(&["handed-over"]),
+            items: value(&now, "curr-items"),
+            bytes: value(&now, "allocated-bytes"),
+            connections: value(&now, "curr-connections"),
+        };
         self.before = now;
         let mut out = stdout::lock();
         if self.json {
-            let mut line = json!({"version": 1, "kind": "memcached-interval", "seconds": took.as_secs_f64()});
-            rates.iter().for_each(|(name, value)| line[*name] = json!(value));
-            writeln!(out, "{line}")?;
+            writeln!(out, "{}", document::value(line))?;
         } else {
-            let [_, _, _, (_, evictions), (_, over), (_, items), (_, bytes), (_, connections)] = rates;
             writeln!(
                 out,
-                "memcached: {gets} gets/s, {hits} hits/s, {sets} sets/s, {evictions} evictions/s, {over} handed over/s, \
-                 items {items}, bytes {bytes}, connections {connections}"
+                "memcached: {} gets/s, {} hits/s, {} sets/s, {} evictions/s, {} handed over/s, items {}, bytes {}, connections {}",
+                line.gets_per_second,
+                line.hits_per_second,
+                line.sets_per_second,
+                line.evictions_per_second,
+                line.handed_over_per_second,
+                line.items,
+                line.bytes,
+                line.connections
             )?;
         }
         out.flush()
@@ -168,11 +175,9 @@ impl Memcached {
         let figures = services.iter().flat_map(|service| &service.figures);
         let mut out = stdout::lock();
         if self.json {
-            let mut document = json!({"version": 1, "kind": "memcached-summary"});
-            for figure in figures {
-                document[figure.name] = Value::from(figure.value);
-            }
-            writeln!(out, "{document}")?;
+            let figures = figures.map(|figure| (figure.name, figure.value)).collect();
+            let document = MemcachedSummary { version: 1, kind: "memcached-summary", figures };
+            writeln!(out, "{}", document::value(document))?;
             return out.flush();
         }
         for figure in figures.filter(|figure| figure.value > 0) {
