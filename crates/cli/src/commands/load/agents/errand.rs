@@ -84,7 +84,11 @@ impl Errand {
             .context("no client address is left for this part: --clients has fewer than there are agents")
     }
 
-    fn goes_on(&self) -> anyhow::Result<()> {
+    /// Whether the run is still wanted.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(in super::super) fn goes_on(&self) -> anyhow::Result<()> {
         if let Err(why) = self.desk().goes_on(&self.run, Instant::now()) {
             bail!("{why}");
         }

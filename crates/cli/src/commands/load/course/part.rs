@@ -66,7 +66,8 @@ pub(in super::super) fn make<L: Load>(mut load: L, mut errand: Errand) -> anyhow
     let (snapshots, from) = live::channel();
     let (before, begun) = (Usage::now(), Instant::now());
     let begin_with = (load.needs(&config, &clients)?, Some(snapshots.into()));
-    let (made, runtime, host) = begin(&load, config, (&rss, &clients), begin_with)?;
+    load.course().near.asked()?.announce();
+    let (made, runtime, host) = begin(&load, config, (&rss, &clients), begin_with, || errand.goes_on())?;
     let outcome = made.wait(PART_EVERY, |_| {
         let (begin, raise) = (|moment| made.begin_at(moment), |of, left| made.raise(of, left));
         errand.tick(&from, || (0, 0), made.is_ready(), begin, raise)

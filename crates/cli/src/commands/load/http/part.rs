@@ -98,7 +98,8 @@ impl Http {
         };
         let load = HttpLoad::new(plan.clone(), options)?;
         let (before, begun) = (Usage::now(), Instant::now());
-        let (runtime, host) = self.place.start(&plan, &rss, &load, true)?;
+        self.place.announce()?;
+        let (runtime, host) = self.place.start(&plan, &rss, &load, true, || errand.goes_on())?;
         let outcome = load.wait(PART_EVERY, || {
             let standing = || load.connecting().unwrap_or_default();
             let (begin, raise) = (|moment| load.begin_at(moment), |of, left| load.raise(of, left));
