@@ -65,7 +65,7 @@ pub(super) struct Engine {
     pub(super) bucket: u16,
     pub(super) pools: Vec<PoolState>,
     pub(super) conns: Vec<Conn>,
-    ready: Arc<Ready>,
+    pub(super) ready: Arc<Ready>,
     /// The waker of everything that is not a connection of the engine.
     pub(super) bell: Waker,
     batch: Vec<u32>,
@@ -83,6 +83,10 @@ pub(super) struct Engine {
     next_sweep: u64,
     /// Changes of the run that the schedules have.
     pub(super) changed: usize,
+    /// Generators that are gone, as far as shares have it.
+    pub(super) gone: usize,
+    /// Since when every share is made, for a lane that waits.
+    pub(super) idle_since: Option<u64>,
     /// When the next request of an open loop is due, while requests are sent.
     pub(super) next_due: u64,
     /// The connection whose timeout is looked at next.
@@ -133,6 +137,8 @@ impl Engine {
             next_tick: 0,
             next_sweep: 0,
             changed: 0,
+            gone: 0,
+            idle_since: None,
             next_due: u64::MAX,
             swept: 0,
             drained: 0,
@@ -208,6 +214,7 @@ impl Engine {
     /// Work at every tick: records, timeouts.
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        self.take_shares();
         let raised = self.common.gate.raised();
         for pool in &mut self.pools {
             if let Some(moments) = &mut pool.moments {

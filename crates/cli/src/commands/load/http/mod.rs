@@ -149,6 +149,7 @@ impl Http {
             snapshots,
             log,
             part: None,
+            stays: false,
         };
         let load = HttpLoad::new(plan.clone(), options)?;
         let may_change = watch.is_some();
