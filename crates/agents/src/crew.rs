@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use flowlane_load::Part;
 use flowlane_load::report::{LaneRecord, Limits, Snapshot};
+use flowlane_load::run::gone::Gone;
 use flowlane_load::run::part::MOST_LANES;
 
 use crate::clock::{Clock, Comparison, Sample};
@@ -41,7 +42,7 @@ pub enum Loss {
     Fail,
     /// The others go on.
     GoOn,
-    /// The others go on, and have its share of the rate.
+    /// The others go on, and have its share: of the rate, and, where the load can, of connections and totals.
     Share,
 }
 
@@ -92,8 +93,9 @@ pub struct Member {
     heard: Instant,
     flying: [bool; 2],
     next_status: Instant,
-    acknowledged: [bool; 3],
-    raised: Option<(u32, u32)>,
+    acknowledged: [bool; 4],
+    /// How many that are gone it was told of.
+    told: usize,
     bytes: Vec<u8>,
     got: u32,
     over: bool,
@@ -103,6 +105,7 @@ pub struct Member {
 const DEAL: usize = 0;
 const START: usize = 1;
 const STOP: usize = 2;
+const FINISH: usize = 3;
 
 impl Member {
     fn new(here: Here, now: Instant) -> Self {
@@ -116,8 +119,8 @@ impl Member {
             heard: now,
             flying: [false; 2],
             next_status: now,
-            acknowledged: [false; 3],
-            raised: None,
+            acknowledged: [false; 4],
+            told: 0,
             bytes: Vec::new(),
             got: 0,
             over: false,
@@ -163,6 +166,10 @@ pub struct Crew {
     stop: Option<(Instant, String)>,
     /// Whether the run has failed for want of an agent.
     failed: bool,
+    /// Those that are gone, whose shares the others have.
+    gone: Vec<Gone>,
+    /// Whether all shares are made.
+    finished: bool,
 }
 
 impl Crew {
@@ -170,7 +177,18 @@ impl Crew {
     #[must_use]
     pub fn new(plan: Plan, agents: Vec<Here>, now: Instant) -> Self {
         let members = agents.into_iter().map(|here| Member::new(here, now)).collect();
-        Self { plan, members, begun: now, ready: None, start: None, stop: None, failed: false }
+        let (ready, start, stop) = (None, None, None);
+        Self {
+            plan,
+            members,
+            begun: now,
+            ready,
+            start,
+            stop,
+            failed: false,
+            gone: Vec::new(),
+            finished: false,
+        }
     }
 
     /// When the run started, or will.
@@ -211,7 +229,8 @@ impl Crew {
     /// What to ask now: of which agent, and what.
     pub fn asks(&mut self, now: Instant, clock: &Clock) -> Vec<(usize, Kind, Ask)> {
         self.look(now, clock);
-        let (run, stopped, raised) = (self.plan.run.clone(), self.stop.is_some(), self.raised());
+        let (run, stopped, finished) = (self.plan.run.clone(), self.stop.is_some(), self.finished);
+        let gone = self.gone.clone();
         let mut asks = Vec::new();
         let every = if self.start.is_some_and(|(moment, _)| now >= moment) { SELDOM } else { OFTEN };
         for (i, member) in self.members.iter_mut().enumerate().filter(|(_, member)| !member.over) {
@@ -232,9 +251,10 @@ impl Crew {
                 (_, Some((part, _))) if !member.acknowledged[DEAL] && !stopped => {
                     Some(Ask::Deal { run, first: part.first, of: part.of })
                 }
-                _ if raised.is_some() && member.raised != raised && !stopped => {
-                    raised.map(|(of, left)| Ask::Raise { run, of, left })
+                _ if member.told < gone.len() && !stopped && !finished => {
+                    Some(Ask::Share { run, gone: gone.clone() })
                 }
+                _ if finished && !member.acknowledged[FINISH] && !stopped => Some(Ask::Finish { run }),
                 _ => match (self.start, member.clock.at_start()) {
                     (Some((_, at)), Some(offset)) if !member.acknowledged[START] && !stopped => {
                         Some(Ask::Start { run, at: at.saturating_add_signed(offset.ahead) })
@@ -252,15 +272,31 @@ impl Crew {
         asks
     }
 
-    /// Lanes of all and of those that are left, if these are to have the share of the others.
-    fn raised(&self) -> Option<(u32, u32)> {
-        let number = |lanes: usize| u32::try_from(lanes).unwrap_or(u32::MAX);
-        // Guard: `m.fault.is_none()` as `true` fails crew::tests::the_others_have_the_share
-        let left =
-            self.members.iter().filter(|m| m.fault.is_none()).filter_map(|m| m.part).map(|(_, lanes)| lanes);
-        let (of, left) = (number(self.lanes()), number(left.sum()));
-        (self.plan.loss == Loss::Share && self.start.is_some() && (1..of).contains(&left))
-            .then_some((of, left))
+    /// An agent is gone after the start: the others are to have what it had, but for what it sent that is in the report.
+    fn leave_share(&mut self, i: usize) {
+        let member = &self.members[i];
+        if let (Loss::Share, true, Some((part, lanes))) = (self.plan.loss, self.start.is_some(), member.part)
+        {
+            let records = member.results.iter().flat_map(|(_, records)| records);
+            let mut sent = vec![0; self.plan.pools];
+            for record in records {
+                if let Some(sent) = sent.get_mut(record.pool()) {
+                    *sent += record.counts()[0];
+                }
+            }
+            sent.truncate(sent.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1));
+            self.gone.push(Gone { first: part.first, lanes, sent });
+        }
+    }
+
+    /// Whether every agent that is left has made its share, with those of all that are gone.
+    fn all_is_made(&self) -> bool {
+        let left = || self.members.iter().filter(|member| !member.over);
+        let idle = |state: &Option<State>| *state == Some(State::Idle { gone: self.gone.len() });
+        // Guard: `State::Idle { gone: self.gone.len() }` as `State::Idle { gone: 0 }` fails
+        // crew::tests::an_agent_that_waits
+        left().any(|m| idle(&m.state))
+            && left().all(|m| idle(&m.state) || matches!(m.state, Some(State::Ended { .. })))
     }
 
     /// Looks for who is lost, and whether the next step can be made.
@@ -303,6 +339,7 @@ impl Crew {
                 self.agree(now, clock);
             }
         }
+        self.finished |= self.all_is_made();
         if let Some((moment, _)) = self.start {
             for i in 0..self.members.len() {
                 // From here on it would be late if it heard of it.
@@ -360,6 +397,7 @@ impl Crew {
             .filter(|s| !s.is_zero())
             .map_or(String::new(), |s| format!(", {:.1} s after the start", s.as_secs_f64()));
         member.fault = Some(format!("{why}{when}"));
+        self.leave_share(i);
         // Where nobody is left, nobody goes on.
         let alone = self.members.iter().all(|member| member.fault.is_some());
         // Guard: `alone` as `false` fails crew::tests::where_all_are_lost
@@ -396,7 +434,8 @@ impl Crew {
             (Ask::Prepare { .. }, Answer::Done) => member.state = Some(State::Preparing),
             (Ask::Deal { .. }, Answer::Done) => member.acknowledged[DEAL] = true,
             (Ask::Start { .. }, Answer::Done) => member.acknowledged[START] = true,
-            (Ask::Raise { of, left, .. }, Answer::Done) => member.raised = Some((*of, *left)),
+            (Ask::Share { gone, .. }, Answer::Done) => member.told = gone.len(),
+            (Ask::Finish { .. }, Answer::Done) => member.acknowledged[FINISH] = true,
             (Ask::Stop { .. }, Answer::Done) => member.acknowledged[STOP] = true,
             (Ask::Status { .. }, Answer::Status { received, answered, state }) => {
                 member.clock.add(Sample { asked, received, answered, heard });

@@ -11,6 +11,8 @@
 
 use std::time::{Duration, Instant};
 
+use flowlane_load::run::gone::Gone;
+
 use crate::clock::Clock;
 use crate::message::{Answer, Ask, Here, LONGEST, PROTOCOL, State, Work, cut};
 
@@ -43,7 +45,10 @@ struct Current {
     part: Option<(usize, usize)>,
     start: Option<u64>,
     stop: Option<String>,
-    raised: Option<(u32, u32)>,
+    /// Others that are gone, whose shares it has a part of.
+    gone: Vec<Gone>,
+    /// Nobody waits for what others may leave.
+    finished: bool,
     /// Nobody wants its results.
     forgotten: bool,
     results: Vec<u8>,
@@ -51,6 +56,16 @@ struct Current {
 }
 
 impl Current {
+    /// Whether these can be gone: lanes of others, and no fewer than before.
+    fn takes(&self, gone: &[Gone]) -> bool {
+        let Some((first, of)) = self.part else { return false };
+        // Guard: `gone.iter().any(|g| (g.first..g.first + g.lanes).contains(&first))` as `false` fails
+        // desk::tests::a_run_from_its_beginning
+        Gone::left(of, gone).is_some()
+            && !gone.iter().any(|g| (g.first..g.first + g.lanes).contains(&first))
+            && gone.starts_with(&self.gone)
+    }
+
     fn is_over(&self) -> bool {
         matches!(self.state, State::Ended { .. } | State::Failed { .. })
     }
@@ -103,8 +118,18 @@ impl Desk {
                 (_, Some(start)) if start == at => none(Answer::Done),
                 _ => none(Answer::refused("is not ready to start")),
             },
-            Ask::Raise { of, left, .. } => {
-                current.raised = Some((of, left));
+            Ask::Share { gone, .. } => {
+                if !current.takes(&gone) {
+                    return none(Answer::refused("has no use for these shares"));
+                }
+                if let State::Idle { .. } = current.state {
+                    current.state = State::Running;
+                }
+                current.gone = gone;
+                none(Answer::Done)
+            }
+            Ask::Finish { .. } => {
+                current.finished = true;
                 none(Answer::Done)
             }
             Ask::Stop { why, .. } => {
@@ -156,7 +181,8 @@ impl Desk {
             part: None,
             start: None,
             stop: None,
-            raised: None,
+            gone: Vec::new(),
+            finished: false,
             forgotten: false,
             results: Vec::new(),
             snapshots: Vec::new(),
@@ -230,9 +256,22 @@ impl Desk {
         self.of(run)?.start
     }
 
-    /// What the rate of the part is multiplied by, and divided by, since others are gone.
-    pub fn raised(&mut self, run: &str) -> Option<(u32, u32)> {
-        self.of(run)?.raised
+    /// The others that are gone beyond the first `known`, if there are any: all of them.
+    pub fn gone(&mut self, run: &str, known: usize) -> Option<Vec<Gone>> {
+        self.of(run).map(|current| &current.gone).filter(|gone| gone.len() > known).cloned()
+    }
+
+    /// The part has made its share and knows that so many are gone; or not.
+    pub fn idle(&mut self, run: &str, gone: Option<usize>) {
+        if let Some(current) = self.of(run).filter(|c| matches!(c.state, State::Running | State::Idle { .. }))
+        {
+            current.state = gone.map_or(State::Running, |gone| State::Idle { gone });
+        }
+    }
+
+    /// Whether nobody waits any more for what others may leave.
+    pub fn is_finished(&mut self, run: &str) -> bool {
+        self.of(run).is_some_and(|current| current.finished)
     }
 
     /// Adds a snapshot for the next status, if there is room: a lost one does no harm.
@@ -276,7 +315,8 @@ impl Ask {
             | Self::Deal { run, .. }
             | Self::Status { run }
             | Self::Start { run, .. }
-            | Self::Raise { run, .. }
+            | Self::Share { run, .. }
+            | Self::Finish { run }
             | Self::Stop { run, .. }
             | Self::Results { run, .. }
             | Self::Done { run } => run,

@@ -3,18 +3,21 @@
 //! A message is read only if it is no longer than [`LONGEST`] and has nothing that is not known. What an agent can be asked is the closed list
 //! [`Ask`]: it names a load by the options of its command, of which an agent admits those that choose what is sent, and no others.
 
+use flowlane_load::run::gone::Gone;
 use flowlane_load::run::part::MOST_LANES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Whoever has another does not take part.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Longest message that is read, bytes; NATS has a limit of its own, 1 MiB if nothing else is said.
 pub const LONGEST: usize = 1 << 20;
 /// Most options of a load, and bytes of all together.
 const OPTIONS: usize = 512;
 const OPTION_BYTES: usize = 256 << 10;
+/// Most agents of a run that go.
+const MOST_GONE: usize = 1000;
 /// Most bytes of a name or a reason.
 const WORDS: usize = 1024;
 
@@ -52,14 +55,17 @@ pub enum Ask {
         /// When, on the agent's clock, nanoseconds.
         at: u64,
     },
-    /// Send more: others are gone.
-    Raise {
+    /// Take a share of what others had, that are gone.
+    Share {
         /// The run.
         run: String,
-        /// Lanes of all.
-        of: u32,
-        /// Lanes of those that are left.
-        left: u32,
+        /// They, in the order in which they went.
+        gone: Vec<Gone>,
+    },
+    /// All shares are made: whoever waits for what others may leave ends.
+    Finish {
+        /// The run.
+        run: String,
     },
     /// Stop, and keep what was measured.
     Stop {
@@ -97,6 +103,9 @@ pub struct Work {
     /// The text of its scenario.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scenario: Option<String>,
+    /// Whether shares of agents that are lost go to the others.
+    #[serde(default)]
+    pub share: bool,
     /// After how long without a question the agent ends the run, milliseconds.
     pub patience_ms: u64,
 }
@@ -183,6 +192,11 @@ pub enum State {
     Ready,
     /// The start is agreed, or past.
     Running,
+    /// Its share is made, and it waits for what others may leave.
+    Idle {
+        /// Of how many it knows that they are gone.
+        gone: usize,
+    },
     /// Over.
     Ended {
         /// Parts of the results.
@@ -234,14 +248,15 @@ impl Ask {
             Self::Who => true,
             Self::Prepare { run, work } => run.len() <= WORDS && work.fits(),
             Self::Deal { run, first, of } => run.len() <= WORDS && first < of && *of <= MOST_LANES,
-            Self::Raise { run, of, left } => {
-                // Guard: `(1..=*of).contains(left)` as `true` fails message::tests::what_is_too_much
-                run.len() <= WORDS && (1..=*of).contains(left) && *of as usize <= MOST_LANES
+            Self::Share { run, gone } => {
+                // Guard: `gone.len() <= MOST_GONE` as `true` fails message::tests::what_is_too_much
+                run.len() <= WORDS && gone.len() <= MOST_GONE && gone.iter().all(|g| g.sent.len() <= WORDS)
             }
             Self::Stop { run, why } => run.len() <= WORDS && why.len() <= WORDS,
             Self::Status { run }
             | Self::Start { run, .. }
             | Self::Results { run, .. }
+            | Self::Finish { run }
             | Self::Done { run } => run.len() <= WORDS,
         };
         if fits { Ok(ask) } else { Err(NoMessage("something in it is too long")) }
@@ -294,6 +309,7 @@ mod tests {
             load: "http".into(),
             options,
             scenario: None,
+            share: false,
             patience_ms: 5000,
         };
         Ask::Prepare { run: "7".into(), work }
@@ -306,7 +322,8 @@ mod tests {
             prepare(vec!["--rate=5".into(), "http://a/\n".into()]),
             Ask::Deal { run: "7".into(), first: 2, of: 6 },
             Ask::Start { run: "7".into(), at: u64::MAX },
-            Ask::Raise { run: "7".into(), of: 6, left: 2 },
+            Ask::Share { run: "7".into(), gone: vec![Gone { first: 2, lanes: 4, sent: vec![7] }] },
+            Ask::Finish { run: "7".into() },
         ] {
             assert_eq!(Ask::read(&write(&ask, &[])), Ok(ask));
         }
@@ -326,9 +343,7 @@ mod tests {
             b"[".repeat(100_000),
             vec![b' '; LONGEST + 1],
             of(6, 6),
-            write(&Ask::Raise { run: "7".into(), of: 6, left: 0 }, &[]),
-            write(&Ask::Raise { run: "7".into(), of: 6, left: 7 }, &[]),
-            write(&Ask::Raise { run: "7".into(), of: MOST_LANES as u32 + 1, left: 7 }, &[]),
+            write(&Ask::Share { run: "7".into(), gone: vec![Gone::default(); MOST_GONE + 1] }, &[]),
             of(0, MOST_LANES + 1),
             write(&prepare(vec![String::new(); OPTIONS + 1]), &[]),
             write(&prepare(vec!["x".repeat(OPTION_BYTES + 1)]), &[]),

@@ -47,7 +47,7 @@ impl Address {
     }
 
     /// The prefix, if a length was given.
-    fn with_network(self) -> Result<Prefix, String> {
+    pub(crate) fn with_network(self) -> Result<Prefix, String> {
         let address = self.prefix.address();
         if self.zone != 0 {
             return Err(format!(
@@ -71,14 +71,6 @@ impl Address {
 pub(crate) fn on_link(addresses: &[Address]) -> anyhow::Result<Vec<Prefix>> {
     let networks = addresses.iter().map(|a| a.with_network());
     networks.collect::<Result<_, _>>().map_err(|why| anyhow::anyhow!("--addr {why}"))
-}
-
-/// Parses an argument that only links of ours have: an address with its prefix length.
-pub(crate) fn with_network(text: &str) -> Result<Prefix, String> {
-    if matches!(text, "dhcp" | "slaac") {
-        return Err("addresses that others give are for 'serve': a load is planned for addresses that are known before".to_owned());
-    }
-    text.parse::<Address>()?.with_network()
 }
 
 /// Refuses a peer that kernel sockets cannot reach as it is given.
@@ -157,13 +149,14 @@ mod tests {
             assert_eq!(alone.prefix().address().to_string(), text);
             let said = on_link(&[alone]).unwrap_err().to_string();
             assert!(said.contains(mend) && !said.contains('\n'), "{said}");
+            let with_network = |text: &str| text.parse::<Address>().unwrap().with_network();
             assert!(with_network(text).is_err());
             let whole =
                 format!("{text}/128").replace("1/128", if text.contains(':') { "1/128" } else { "1/32" });
             assert!(with_network(&whole).is_ok(), "an address alone on purpose: {whole}");
             assert_eq!(with_network(mend).unwrap(), mend.parse().unwrap());
         }
-        assert!(with_network("10.0.0.1/33").unwrap_err().contains("33"));
+        assert!("10.0.0.1/33".parse::<Address>().unwrap_err().contains("33"));
     }
 
     #[test]
@@ -171,7 +164,7 @@ mod tests {
         let lo = zone::number("lo").unwrap();
         let ours: Address = "fe80::1%lo/64".parse().unwrap();
         assert_eq!((ours.zone(), ours.prefix()), (lo, "fe80::1/64".parse().unwrap()));
-        assert!(with_network("fe80::1%lo/64").unwrap_err().contains("leave out the zone"));
+        assert!(ours.with_network().unwrap_err().contains("leave out the zone"));
         assert!("fe80::1%nosuch0".parse::<Address>().unwrap_err().contains("nosuch0"));
         let peer = |text| zone::parse(text).unwrap();
         assert!(for_kernel(peer("[fe80::1]:7")).unwrap_err().to_string().contains("fe80::1%eth0"));

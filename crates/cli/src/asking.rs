@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
 use flowlane::dhcp::{DhcpConfig, HostAddress, Origin};
+use flowlane::link::LinkSpec;
 use flowlane::{Handle, Host, OpenLink, Slaac, StartError};
 
 use crate::address::Address;
@@ -41,6 +42,15 @@ impl FromStr for Addr {
             _ => text.parse().map(Self::Fixed),
         }
     }
+}
+
+/// A value of `--addr` where it means something on a link of ours only: an address needs its prefix length.
+pub(crate) fn on_link(text: &str) -> Result<Addr, String> {
+    let addr = text.parse()?;
+    if let Addr::Fixed(address) = addr {
+        address.with_network()?;
+    }
+    Ok(addr)
 }
 
 /// The fixed ones.
@@ -150,6 +160,13 @@ impl Asked {
         self.dhcp.is_some() || self.slaac != Slaac::Off
     }
 
+    /// Refuses a link on which nobody answers.
+    pub(crate) fn check(&self, link: &LinkSpec) -> anyhow::Result<()> {
+        let silent = self.any() && matches!(link, LinkSpec::Pcap(..));
+        ensure!(!silent, "--addr dhcp, slaac: nobody answers on {link}: give addresses, as 10.11.2.1/24");
+        Ok(())
+    }
+
     /// Whether an address of a family is asked for.
     pub(crate) fn family(&self, v4: bool) -> bool {
         if v4 { self.dhcp.is_some() } else { self.slaac != Slaac::Off }
@@ -195,9 +212,15 @@ impl Asked {
         dhcp.into_iter().chain(slaac).collect::<Vec<_>>().join(" and ")
     }
 
-    /// Whether all that was asked for is there.
+    /// Whether all that was asked for is there. A router may advertise several prefixes: none of their addresses is then still being probed, so that
+    /// which of them is used does not depend on which was faster.
     fn have(&self, addresses: &[HostAddress]) -> [bool; 2] {
-        let has = |v4: bool| addresses.iter().any(|a| a.ready && a.prefix.address().is_ipv4() == v4);
+        let has = |v4: bool| {
+            let of_family = || addresses.iter().filter(|a| a.prefix.address().is_ipv4() == v4);
+            // Guard: `of_family().all(|a| a.ready)` as `of_family().any(|a| a.ready)` fails
+            // asking::tests::all_addresses_are_waited_for
+            of_family().next().is_some() && of_family().all(|a| a.ready)
+        };
         [self.dhcp.is_none() || has(true), self.slaac == Slaac::Off || has(false)]
     }
 
@@ -287,6 +310,27 @@ mod tests {
             let said = said.err().unwrap_or_default();
             assert!(said.contains(word) && !said.contains('\n'), "{word}: {said}");
         }
+    }
+
+    #[test]
+    fn all_addresses_are_waited_for() {
+        let address = |text: &str, ready| HostAddress {
+            host: 0,
+            interface: 0,
+            prefix: text.parse().unwrap(),
+            origin: Origin::Slaac,
+            until: None,
+            ready,
+            deprecated: false,
+        };
+        let both = of(&["dhcp", "slaac"], false, &Asking::default()).unwrap();
+        let (v4, v6) = (address("10.0.0.9/24", true), address("fd00::9/64", true));
+        assert_eq!(both.have(&[]), [false, false]);
+        assert_eq!(both.have(&[v4]), [true, false]);
+        assert_eq!(both.have(&[v4, v6]), [true, true]);
+        assert_eq!(both.have(&[v4, v6, address("fd01::9/64", false)]), [true, false]);
+        assert_eq!(both.have(&[address("10.0.0.9/24", false), v6]), [false, true]);
+        assert_eq!(of(&["slaac"], false, &Asking::default()).unwrap().have(&[v6]), [true, true]);
     }
 
     #[test]

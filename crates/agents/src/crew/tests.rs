@@ -36,6 +36,7 @@ impl Lab {
             load: "http".into(),
             options: Vec::new(),
             scenario: None,
+            share: loss == Loss::Share,
             patience_ms: 2000,
         };
         let plan = Plan {
@@ -154,7 +155,8 @@ fn an_agent_that_falls_silent_is_named_and_the_run_fails_or_goes_on() {
 
 #[test]
 fn the_others_have_the_share_of_an_agent_that_is_lost() {
-    for (loss, raised) in [(Loss::Share, Some((6, 4))), (Loss::GoOn, None)] {
+    let gone = vec![Gone { first: 2, lanes: LANES, sent: Vec::new() }];
+    for (loss, gone) in [(Loss::Share, Some(gone)), (Loss::GoOn, None)] {
         let mut lab = Lab::new(loss);
         // What is asked is lost at first, and asked again.
         let mut seen = 0;
@@ -169,14 +171,69 @@ fn the_others_have_the_share_of_an_agent_that_is_lost() {
             if lab.crew.members[1].fault.is_some() && lab.crew.members[0].results.is_none() {
                 seen += 1;
                 if seen > 100 {
-                    assert_eq!((lab.desks[0].raised("r"), lab.desks[2].raised("r")), (raised, raised));
+                    assert_eq!([0, 2].map(|i| lab.desks[i].gone("r", 0)), [gone.clone(), gone.clone()]);
                 }
             } else if lab.crew.members[1].fault.is_none() {
-                assert_eq!(lab.desks[0].raised("r"), None);
+                assert_eq!(lab.desks[0].gone("r", 0), None);
             }
         });
         assert!(seen > 100 && lab.crew.is_over() && !lab.crew.has_failed(), "{seen}");
     }
+}
+
+#[test]
+fn an_agent_that_waits_ends_when_all_shares_are_made() {
+    let mut lab = Lab::new(Loss::Share);
+    let (mut waited, mut told) = (0, false);
+    lab.run(20_000 * MS, |lab| {
+        let start = lab.crew.start();
+        let Some(since) = start.and_then(|start| lab.now.checked_duration_since(start)) else { return };
+        let known = |desk: &mut Desk| desk.gone("r", 0).map_or(0, |gone| gone.len());
+        if lab.desks[0].is_finished("r") {
+            assert!(lab.desks[2].is_finished("r") || since > 4000 * MS);
+            (lab.works[0], lab.works[2]) = (true, true);
+            return;
+        }
+        lab.works.fill(false);
+        // The first has made its share at once, the second is gone before it has, and the third takes long for what was left.
+        lab.silent[1] = true;
+        let idle = known(&mut lab.desks[0]);
+        lab.desks[0].idle("r", Some(idle));
+        let slow = known(&mut lab.desks[2]);
+        lab.desks[2].idle("r", if slow == 0 || since > 4000 * MS { Some(slow) } else { None });
+        told |= slow == 1 && idle == 1;
+        waited += u32::from(told);
+    });
+    assert!(lab.crew.is_over() && !lab.crew.has_failed());
+    assert!(waited > 1000, "{waited}: until the third had made its share, too");
+    assert!(
+        [0, 2].iter().all(|i| lab.crew.members[*i].results.is_some() && lab.crew.members[*i].fault.is_none())
+    );
+}
+
+/// An agent that is ended at its machine has given its records: what is in these is not to be made again.
+#[test]
+fn what_is_in_the_report_is_not_made_again() {
+    let mut lab = Lab::new(Loss::Share);
+    let mut seen = false;
+    lab.run(20_000 * MS, |lab| {
+        if lab.crew.start().is_some_and(|start| lab.now > start + 100 * MS) && !seen {
+            lab.works = vec![false; 3];
+            let record = |lane| {
+                let mut recorder = Recorder::new(lane, 0, 1, Span::all(0));
+                (0..30).for_each(|i| recorder.sent(i, i + 5, 1));
+                recorder.finish(1_000_000)
+            };
+            let summary = Summary { interrupted: true, ..Summary::default() };
+            lab.desks[1].ended("r", summary.write(&[record(2), record(3)]));
+            if let Some(gone) = lab.desks[0].gone("r", 0) {
+                assert_eq!(gone, [Gone { first: 2, lanes: LANES, sent: vec![60] }]);
+                seen = true;
+                lab.works = vec![true, false, true];
+            }
+        }
+    });
+    assert!(seen && lab.crew.is_over() && !lab.crew.has_failed());
 }
 
 #[test]

@@ -58,6 +58,7 @@ fn prepare(run: &str) -> Ask {
         load: "http".into(),
         options: Vec::new(),
         scenario: None,
+        share: false,
         patience_ms: 5000,
     };
     Ask::Prepare { run: run.into(), work }
@@ -93,11 +94,25 @@ fn a_run_from_its_beginning_to_its_end() {
     agent.desk.snapshot("r", b"12");
     agent.desk.snapshot("r", &[0; 8192]);
     agent.desk.snapshot("r", b"3");
-    assert_eq!(agent.desk.raised("r"), None);
-    for left in [4, 2] {
-        assert_eq!(agent.asked(Ask::Raise { run: run(), of: 6, left }), Answer::Done);
-        assert_eq!(agent.desk.raised("r"), Some((6, left)));
+    assert_eq!(agent.desk.gone("r", 0), None);
+    agent.desk.idle("r", Some(0));
+    assert_eq!(agent.state(), State::Idle { gone: 0 });
+    let (part, of) = agent.desk.part("r").unwrap();
+    let gone = |first| Gone { first, lanes: 1, sent: Vec::new() };
+    let others: Vec<usize> = (0..of).filter(|lane| !(part..part + 2).contains(lane)).collect();
+    for n in [1, 2, 2] {
+        let list: Vec<Gone> = others[..n].iter().map(|lane| gone(*lane)).collect();
+        assert_eq!(agent.asked(Ask::Share { run: run(), gone: list.clone() }), Answer::Done);
+        assert_eq!(agent.desk.gone("r", n - 1), Some(list));
+        assert_eq!((agent.desk.gone("r", n), agent.state()), (None, State::Running));
     }
+    // Its own lanes, fewer than before, and lanes that there are not.
+    for list in [vec![gone(others[0]), gone(others[1]), gone(part)], vec![gone(others[0])], vec![gone(of)]] {
+        agent.refuses(&Ask::Share { run: run(), gone: list }, "no use");
+    }
+    assert!(!agent.desk.is_finished("r"));
+    assert_eq!(agent.asked(Ask::Finish { run: run() }), Answer::Done);
+    assert!(agent.desk.is_finished("r"));
     let status =
         |agent: &mut Agent| agent.desk.answer(Ask::Status { run: run() }, agent.now, 0, &agent.clock).1;
     assert_eq!((status(&mut agent), status(&mut agent)), (b"123".to_vec(), Vec::new()));

@@ -5,11 +5,16 @@
 //!  namespace near: near0, Flowlane ──── namespace far: far0 10.77.0.1/24, fd77::1/64, dnsmasq
 //! ```
 
+mod links;
+mod load;
+
 use flowlane_testnet::{Namespace, Program};
 use std::net::UdpSocket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+const FLOWLANE: &str = env!("CARGO_BIN_EXE_flowlane");
 
 /// Two namespaces, and the files of a server.
 struct Site {
@@ -54,31 +59,30 @@ impl Site {
 
     /// A server that gives these addresses.
     fn server(&self, range: &str, more: &[&str]) -> Program {
-        let mut command = self.far.command("dnsmasq");
-        command
-            .args([
-                "--no-daemon",
-                "--conf-file=/dev/null",
-                "--port=0",
-                "--interface=far0",
-                "--bind-interfaces",
-            ])
-            .args(["--log-dhcp", "--log-facility=-", "--dhcp-authoritative"])
-            .arg(format!("--dhcp-range={range}"))
-            .arg(format!("--dhcp-leasefile={}", self.files.join("leases").display()))
-            .args(more)
-            .stdin(Stdio::null());
-        let mut server = Program::start(command);
-        server.hear("DHCP, IP range");
-        server
+        dnsmasq(&self.far, "far0", range, &self.files.join("leases"), more)
     }
 
     fn serve(&self, addr: &str, more: &[&str]) -> Command {
-        let mut command = self.near.command(env!("CARGO_BIN_EXE_flowlane"));
+        self.serve_on("af-packet:near0", addr, more)
+    }
+
+    fn serve_on(&self, link: &str, addr: &str, more: &[&str]) -> Command {
+        let mut command = self.near.command(FLOWLANE);
         command
-            .args(["serve", "udp-echo", "--link", "af-packet:near0", "--addr", addr, "--port", "7"])
+            .args(["serve", "udp-echo", "--link", link, "--addr", addr, "--port", "7"])
             .args(["--workers", "2", "--no-pin"])
             .args(more)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// A load at an address that others give.
+    fn load(&self, addr: &str, load: &[&str]) -> Command {
+        let mut command = self.near.command(FLOWLANE);
+        command
+            .arg("load")
+            .args(load)
+            .args(["--link", "af-packet:near0", "--addr", addr, "--workers", "2", "--no-pin"])
             .stdin(Stdio::null());
         command
     }
@@ -100,6 +104,27 @@ impl Site {
         };
         self.far.run(ask).unwrap();
     }
+}
+
+/// A server of addresses on an interface, which keeps its leases in this file.
+fn dnsmasq(at: &Namespace, interface: &str, range: &str, leases: &Path, more: &[&str]) -> Program {
+    let mut command = at.command("dnsmasq");
+    command
+        .args(["--no-daemon", "--conf-file=/dev/null", "--port=0", "--bind-interfaces"])
+        .args(["--log-dhcp", "--log-facility=-", "--dhcp-authoritative"])
+        .arg(format!("--interface={interface}"))
+        .arg(format!("--dhcp-range={range}"))
+        .arg(format!("--dhcp-leasefile={}", leases.display()))
+        .args(more)
+        .stdin(Stdio::null());
+    let mut server = Program::start(command);
+    server.hear("DHCP, IP range");
+    server
+}
+
+/// The leases that the site's server has written down.
+fn leases(site: &Site) -> String {
+    std::fs::read_to_string(site.files.join("leases")).unwrap()
 }
 
 /// The word of a line that begins like this.
@@ -205,11 +230,47 @@ fn kernel_sockets_and_loads_refuse_in_one_line() {
         (&["serve", "http", "--addr", "slaac"], "--addr slaac: kernel sockets have the kernel's addresses"),
         (&["serve", "udp-echo", "--link", "af-packet:lo", "--addr", "dhcp6"], "DHCPv6 is not supported"),
         (&["serve", "udp-echo", "--link", "pcap:,x", "--addr", "dhcp"], "nobody answers"),
-        (&["load", "udp", "10.0.0.1:7", "--link", "af-packet:lo", "--addr", "dhcp"], "for 'serve'"),
+        (
+            &["load", "udp", "10.0.0.1:7", "--addr", "dhcp"],
+            "--addr: kernel sockets have the kernel's addresses",
+        ),
+        (&["load", "http", "http://10.0.0.1/", "--addr", "slaac"], "--addr: kernel sockets"),
+        (&["load", "tcp", "10.0.0.1:7", "--address-wait", "3s"], "--address-wait: goes with --addr dhcp"),
+        (&["load", "http", "http://10.0.0.1/", "--link", "pair", "--addr", "dhcp"], "nobody answers"),
+        (&["load", "udp", "10.0.0.1:7", "--link", "pcap:,x", "--addr", "dhcp"], "nobody answers"),
+        (&["load", "udp", "10.0.0.1:7", "--link", "tap:x", "--addr", "dhcp,dhcp"], "once is enough"),
+        (&["load", "udp", "10.0.0.1:7", "--link", "tap:x", "--addr", "slaac"], "in none of our networks"),
+        (
+            &["load", "udp", "10.0.0.1:7", "--link", "tap:x", "--addr", "dhcp", "--interface-id", "eui64"],
+            "slaac",
+        ),
+        (&["load", "http", "http://10.0.0.1/", "--link", "tap:x", "--addr", "10.0.0.9"], "10.0.0.9/24"),
+        (
+            &["load", "udp", "10.0.0.1:7", "--link", "tap:x", "--addr", "dhcp", "--clients", "10.0.0.8/29"],
+            "--clients 10.0.0.9-10.0.0.14: with --addr dhcp",
+        ),
+        (
+            &[
+                "load",
+                "http",
+                "http://10.0.0.1/",
+                "--link",
+                "tap:x",
+                "--addr",
+                "dhcp",
+                "--clients",
+                "10.0.0.8/29",
+            ],
+            "--clients 10.0.0.9-10.0.0.14: with --addr dhcp",
+        ),
+        (
+            &["load", "udp", "10.0.0.1:7", "--link", "tap:x", "--addr", "dhcp", "--gateway", "10.0.0.1"],
+            "--gateway 10.0.0.1: with --addr dhcp",
+        ),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_flowlane")).args(arguments).output().unwrap();
+        let output = Command::new(FLOWLANE).args(arguments).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert!(said.contains(words) && said.lines().count() == 1, "{arguments:?}: {said}");
     }
 }

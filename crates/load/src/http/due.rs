@@ -1,6 +1,6 @@
 //! Sending requests that are due, and opening the connections that should be open.
 
-use super::conn::State;
+use super::conn::{Conn, State};
 use super::engine::{BATCH, Engine, Stage};
 use super::plan::{Behaviour, Pace};
 use super::pool::BURST_EVERY;
@@ -45,7 +45,7 @@ impl Engine {
             next = next.min(again);
         }
         if over {
-            return self.stop(end);
+            return if self.waits() { next.min(self.now + TICK) } else { self.stop(end) };
         }
         next
     }
@@ -71,9 +71,10 @@ impl Engine {
     /// without one stays without.
     fn is_quiet(&mut self, p: usize) -> bool {
         let pool = &mut self.pools[p];
-        let end = pool.first + pool.count;
+        let end = pool.last;
         let rest = &self.conns[pool.quiet as usize..end as usize];
-        let next = rest.iter().position(|c| c.busy() || c.state == State::Thinking);
+        let works = |c: &Conn| c.busy() || c.state == State::Thinking;
+        let next = rest.iter().position(|c| usize::from(c.pool) == p && works(c));
         pool.quiet = next.map_or(end, |n| pool.quiet + n as u32);
         pool.quiet == end
     }

@@ -65,7 +65,7 @@ pub(super) struct Engine {
     pub(super) bucket: u16,
     pub(super) pools: Vec<PoolState>,
     pub(super) conns: Vec<Conn>,
-    ready: Arc<Ready>,
+    pub(super) ready: Arc<Ready>,
     /// The waker of everything that is not a connection of the engine.
     pub(super) bell: Waker,
     batch: Vec<u32>,
@@ -81,6 +81,10 @@ pub(super) struct Engine {
     pub(super) stood: (u64, u64),
     pub(super) next_tick: u64,
     next_sweep: u64,
+    /// Generators that are gone, as far as shares have it.
+    pub(super) gone: usize,
+    /// Since when every share is made, for a lane that waits.
+    pub(super) idle_since: Option<u64>,
     /// When the next request of an open loop is due, while requests are sent.
     pub(super) next_due: u64,
     /// The connection whose timeout is looked at next.
@@ -130,6 +134,8 @@ impl Engine {
             stood: (0, now),
             next_tick: 0,
             next_sweep: 0,
+            gone: 0,
+            idle_since: None,
             next_due: u64::MAX,
             swept: 0,
             drained: 0,
@@ -205,6 +211,7 @@ impl Engine {
     /// Work at every tick: records, timeouts.
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        self.take_shares();
         let raised = self.common.gate.raised();
         for pool in &mut self.pools {
             if let Some(moments) = &mut pool.moments {

@@ -25,6 +25,7 @@
 //!
 //! Not supported: decoding of content.
 
+mod anew;
 mod answer;
 mod beside;
 mod book;

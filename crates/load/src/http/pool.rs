@@ -5,6 +5,7 @@ use std::sync::Arc;
 use flowlane_stack::rng::Rng;
 use quinn_proto::ClientConfig;
 
+use super::anew::Share;
 use super::beside::Shared;
 use super::book::Book;
 use super::choice::Weighted;
@@ -54,6 +55,13 @@ impl PoolPlan {
     }
 }
 
+/// What a lane has of `amount` requests over so many connections: as many as its connections make up.
+pub(super) fn requests_of(amount: u64, connections: u64, lane: usize, lanes: usize) -> u64 {
+    let before = connections * lane as u64 / lanes.max(1) as u64;
+    let upto = |c: u64| (u128::from(amount) * u128::from(c) / u128::from(connections.max(1))) as u64;
+    upto(before + even(connections, lane, lanes)) - upto(before)
+}
+
 /// A pool in one lane.
 #[derive(Debug)]
 pub(super) struct PoolState {
@@ -86,6 +94,10 @@ pub(super) struct PoolState {
     /// Requests and connections that may still be started.
     pub(super) requests_left: u64,
     pub(super) connections_left: u64,
+    /// What it has of the run, with what others left that are gone.
+    pub(super) share: Share,
+    /// Behind its last connection, between which those of other pools may be.
+    pub(super) last: u32,
     /// Connections that may be opened before `refill`.
     pub(super) burst_left: u64,
     pub(super) refill: u64,
@@ -113,10 +125,9 @@ impl PoolState {
         let before = pool.connections as u64 * lane as u64 / lanes.max(1) as u64;
         let part = f64::from(count) / pool.connections as f64;
         let mine = |amount: Option<u64>| {
-            let amount = amount?;
-            let upto = |c: u64| (u128::from(amount) * u128::from(c) / pool.connections as u128) as u64;
-            Some(upto(before + u64::from(count)) - upto(before))
+            amount.map_or(u64::MAX, |amount| requests_of(amount, pool.connections as u64, lane, lanes))
         };
+        let (requests, in_all) = (mine(pool.total_requests), mine(pool.total_connections));
         let burst = (pool.burst as f64 * part).ceil() as u64;
         let numbers = Numbers::new(pool, before, u64::from(count));
         let once = pool.data.as_ref().filter(|data| data.order == Order::Once);
@@ -136,10 +147,12 @@ impl PoolState {
             gap: u64::MAX,
             kept_up: true,
             blocked: None,
-            requests_left: mine(pool.total_requests).unwrap_or(u64::MAX).min(rows).min(recorded),
+            requests_left: requests.min(rows).min(recorded),
             numbers,
             scratch: Vec::new(),
-            connections_left: mine(pool.total_connections).unwrap_or(u64::MAX),
+            connections_left: in_all,
+            share: Share { connections: count.into(), requests, in_all },
+            last: first + count,
             burst_left: burst,
             refill: 0,
             hold: 0,

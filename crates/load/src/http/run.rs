@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use super::anew::Anew;
 use super::choice::Weighted;
 use super::engine::Engine;
 use super::filled::{Names, literal};
@@ -41,6 +42,8 @@ pub(super) struct Common {
     pub(super) gate: Gate,
     /// Connections of each lane.
     connections: Vec<u64>,
+    /// What generators left that are gone.
+    pub(super) anew: Anew,
     /// Whether workers poll shortly before a request is due.
     pub(super) exact: bool,
     /// How late requests may be sent so that several are sent together, nanoseconds.
@@ -83,6 +86,11 @@ impl Common {
         self.plan.phases.last().map_or(1.0, |p| p.to)
     }
 
+    /// Whether lanes have anything to do, in their order.
+    pub(super) fn lanes_taking_part(&self) -> impl Iterator<Item = bool> {
+        self.connections.iter().map(|n| *n > 0)
+    }
+
     pub(super) fn log(&self) -> Option<LogTo> {
         self.log.clone()
     }
@@ -107,6 +115,8 @@ pub struct HttpOptions {
     pub log: Option<LogTo>,
     /// Which part of the run this is, if others make the rest: it waits until it is said when to start, see [`HttpLoad::begin_at`].
     pub part: Option<Part>,
+    /// A lane that has made its share of a total waits for [`HttpLoad::finish`]: others may be lost, whose shares it then has, see [`HttpLoad::share`].
+    pub stays: bool,
 }
 
 /// A run.
@@ -159,6 +169,7 @@ impl HttpLoad {
             lanes,
             part,
             connections,
+            anew: Anew::new(lanes, options.stays),
             gate: Gate::new(active).held(options.part.is_some()),
             exact: options.exact,
             slack: options.slack.as_nanos() as u64,
@@ -188,12 +199,6 @@ impl HttpLoad {
     /// Says when a part of a run starts, once all its lanes [are ready](Self::is_ready).
     pub fn begin_at(&self, moment: std::time::Instant) {
         self.common.gate.begin_at(moment);
-    }
-
-    /// From now on this part of a run has `of` times its rate for each `left`, since other generators are gone: the lanes of all, and of those that are
-    /// left.
-    pub fn raise(&self, of: u32, left: u32) {
-        self.common.gate.raise(of, left);
     }
 
     /// Whether all lanes have their connections and wait for the start.

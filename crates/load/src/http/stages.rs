@@ -175,7 +175,8 @@ impl Engine {
                 pool.book = shared.take_book();
             }
         }
-        let now = self.now;
+        // Nothing was done since.
+        let now = self.idle_since.unwrap_or(self.now);
         let records = self.pools.iter_mut().filter_map(|pool| pool.book.finish(now)).collect();
         self.stage = Stage::Done;
         self.common.outcomes.add(LaneResult { records, end: now, failure: self.failure.take() });

@@ -133,6 +133,12 @@ impl LaneRecord {
         times
     }
 
+    /// The number of its pool.
+    #[must_use]
+    pub fn pool(&self) -> usize {
+        self.pool
+    }
+
     /// Its counts: requests sent, answered and failed, over the whole run.
     #[must_use]
     pub fn counts(&self) -> [u64; 3] {

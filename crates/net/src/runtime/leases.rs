@@ -87,6 +87,8 @@ impl LaneSlot {
     /// Gives the address of the lane's client back: the host is ending.
     #[cold]
     pub(crate) fn release_address(&mut self, now: Time, frames: &Pool, shared: &Shared) {
+        // There is no time to look for the server.
+        self.ending = true;
         self.with_dhcp(now, frames, shared, |client, out| client.release(now, out));
     }
 

@@ -20,9 +20,10 @@ use flowlane::{OpenLink, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
 use flowlane_load::report::{About, PoolAbout, Run as Report, SnapshotsTo, Usage};
 use flowlane_load::run::lanes::{self, Lanes};
-use flowlane_load::{ClientRange, Part, Phase, timeline};
+use flowlane_load::{ClientRange, Part, Phase, Sources, timeline};
 
 use super::find::{self, Find, Measured};
+use super::given::{self, Later};
 use super::home::Home;
 use super::near::{self, AimOptions, FEW_FRAMES, Near, Run};
 use super::reach::{NOWHERE, Named};
@@ -126,6 +127,8 @@ pub(super) trait Load: Sized {
     }
     /// The plan of a run with these phases.
     fn plan(&self, rss: &Rss, clients: &[ClientRange], phases: Vec<Phase>) -> anyhow::Result<Self::Config>;
+    /// From where a plan sends.
+    fn sources(config: &mut Self::Config) -> &mut Sources;
     /// Time in which the rate grows before the measurement.
     fn ramp(&self) -> Option<Duration>;
     /// The plan's seed.
@@ -206,6 +209,7 @@ pub(super) trait Load: Sized {
         let clients = course.near.clients(course.target)?;
         let config = self.plan(&rss, &clients, course.phases(self.ramp()))?;
         let interrupt = Interrupt::listen()?;
+        course.near.asked()?.announce();
         let mut runs = Runs { load: &self, config, rss, clients, interrupt: &interrupt };
         if let Some(condition) = &course.find.find_rate {
             condition.check(&names).context("--find-rate")?;
@@ -294,15 +298,20 @@ impl Course {
 
 /// The start of a run.
 #[derive(Debug)]
-struct Start {
-    at: SystemTime,
-    begun: Instant,
-    usage: Usage,
+pub(super) struct Start {
+    pub(super) at: SystemTime,
+    pub(super) begun: Instant,
+    pub(super) usage: Usage,
 }
 
 impl Start {
-    fn now() -> Self {
+    pub(super) fn now() -> Self {
         Self { at: SystemTime::now(), begun: Instant::now(), usage: Usage::now() }
+    }
+
+    /// The same, or now, of a run that had to wait until it could begin.
+    pub(super) fn or_now(self, waited: bool) -> Self {
+        if waited { Self::now() } else { self }
     }
 
     /// Updates the display; `false` if the user ends the run.
@@ -334,10 +343,11 @@ impl<L: Load> Runs<'_, L> {
         let (mut watch, snapshots) = watch.unzip();
         let needs = kind.needs(&config, &self.clients)?;
         let mut about = course.about(L::NAME, kind.words(&config), L::seed(&config));
-        let mut start = Start::now();
-        let may_change = course.find.find_rate.is_none();
-        let with = (needs, snapshots, may_change);
-        let (load, runtime, host) = begin(kind, config, (&self.rss, &self.clients), with)?;
+        let start = Start::now();
+        let stop = || given::goes_on(watch.as_mut(), self.interrupt);
+        let (load, runtime, host) =
+            begin(kind, config, (&self.rss, &self.clients), (needs, snapshots), stop)?;
+        let mut start = start.or_now(course.near.asks());
         if let Some(watch) = &mut watch {
             watch.serve(runtime.handle(), L::NAME)?;
         }
@@ -370,15 +380,19 @@ impl<L: Load> Runs<'_, L> {
     }
 }
 
-/// Begins a run, or a part of one: its lanes, the runtime that has them, and the number of their host.
+/// Begins a run, or a part of one: its lanes, the runtime that has them, and the number of their host. `stop` ends the wait for addresses that
+/// others give.
 fn begin<L: Load>(
     kind: &L,
     config: L::Config,
     (rss, clients): (&Arc<Rss>, &[ClientRange]),
-    (needs, snapshots, may_change): (Needs, Option<SnapshotsTo>, bool),
+    (needs, snapshots): (Needs, Option<SnapshotsTo>),
+    stop: impl FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<(Lanes<L::Kind>, Looked, usize)> {
     let course = kind.course();
-    let load = L::prepared(config, snapshots, course.part)?;
+    // The runs of a search have their rates from it alone.
+    let changer = course.find.find_rate.is_none().then(set::Slot::default);
+    let may_change = |load: &Lanes<L::Kind>| changer.as_ref().map(|slot| slot.set(load.changer()));
     let run = Run {
         name: L::NAME,
         target: course.target,
@@ -389,12 +403,26 @@ fn begin<L: Load>(
         io: course.near.io(L::TCP)?,
         descriptors: needs.descriptors,
         home: &course.home,
-        changer: may_change.then(|| load.changer()),
+        changer: changer.clone(),
     };
     if !L::TCP {
         course.home.warn_of_fields(rss, course.target);
     }
-    let (runtime, host) = course.near.start(run, load.main(), |open| kind.fits(open))?;
+    if !course.near.asks() {
+        let load = L::prepared(config, snapshots, course.part)?;
+        may_change(&load);
+        let (runtime, host) = course.near.start(run, load.main(), |open| kind.fits(open))?;
+        return Ok((load, runtime, host));
+    }
+    let later = Later::default();
+    let (runtime, host) = course.near.start(run, later.main(), |open| kind.fits(open))?;
+    let clients = course.near.given((&runtime, host), course.target.ip(), stop)?;
+    let mut planned = kind.plan(rss, &clients, course.phases(kind.ramp()))?;
+    let mut config = config;
+    std::mem::swap(L::sources(&mut config), L::sources(&mut planned));
+    let load = L::prepared(config, snapshots, course.part)?;
+    may_change(&load);
+    later.begin(load.main());
     Ok((load, runtime, host))
 }
 

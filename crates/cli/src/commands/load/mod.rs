@@ -5,6 +5,7 @@ mod agents;
 mod compare;
 mod course;
 mod find;
+mod given;
 mod home;
 mod http;
 mod memcached;

@@ -15,13 +15,15 @@ use flowlane::{
     Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Io, Key, OpenLink, Prefix, Protocol, Rss,
     StartError, TcpConfig, Toeplitz, UdpFields,
 };
-use flowlane_load::{Aim, Changer, ClientRange, FlowWish, Sources, Wanted, flows};
+use flowlane_load::{Aim, ClientRange, FlowWish, Sources, Wanted, flows};
 
+use super::given;
 use super::home::Home;
 use super::reach::WaitOption;
-use super::set::changing;
+use super::set::{Slot, changing};
 use super::side::{Side, Ways, key};
 use crate::address;
+use crate::asking::Asked;
 use crate::instruments::{Instruments, Looked};
 use crate::io::Work;
 use crate::link::{self, give_up_privileges};
@@ -78,7 +80,7 @@ pub(super) struct Run<'a> {
     /// Source ports on kernel sockets.
     pub(super) home: &'a Home,
     /// What changes it while it runs; none of a search.
-    pub(super) changer: Option<Changer>,
+    pub(super) changer: Option<Slot>,
 }
 
 /// Flows to choose.
@@ -130,6 +132,7 @@ impl Near {
             "--addr: {} needs addresses of our own, as 10.11.2.2/24",
             self.link
         );
+        self.ways.check_asked(Some(&self.link), &self.clients)?;
         self.ways.check_tunnels()?;
         self.ways.check_target(target.ip())
     }
@@ -145,6 +148,7 @@ impl Near {
             self.ways.addr.is_empty(),
             "--addr: kernel sockets have the kernel's addresses; name a --link, or give --clients"
         );
+        self.ways.check_asked(None, &[])?;
         self.ways.check_kernel()?;
         self.side.check_kernel()?;
         ensure!(
@@ -189,12 +193,9 @@ impl Near {
             return Ok(self.clients.clone());
         }
         if self.clients.is_empty() {
-            return Ok(self
-                .ways
-                .addresses_towards(target.ip())
-                .iter()
-                .map(|a| ClientRange::from(a.address()))
-                .collect());
+            let ours = self.ways.addresses_towards(target.ip()).into_iter();
+            let ours = ours.chain(self.ways.stand_in(target.ip()));
+            return Ok(ours.map(|a| ClientRange::from(a.address())).collect());
         }
         for range in &self.clients {
             self.ways.check_clients(range, target.ip(), self.routed)?;
@@ -203,6 +204,29 @@ impl Near {
             }
         }
         Ok(self.clients.clone())
+    }
+
+    /// Whether our addresses, or some of them, are given by others.
+    pub(super) fn asks(&self) -> bool {
+        self.ways.asks()
+    }
+
+    /// What others are asked for.
+    pub(super) fn asked(&self) -> anyhow::Result<Asked> {
+        self.ways.asked(self.is_kernel())
+    }
+
+    /// The client addresses once those of a host are there that others give. `stop` ends the wait.
+    pub(super) fn given(
+        &self,
+        (runtime, host): (&Looked, usize),
+        target: IpAddr,
+        stop: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Vec<ClientRange>> {
+        let given = given::wait(&self.asked()?, &runtime.handle(), host, stop)?;
+        self.ways.check_given(target, &given)?;
+        let ours = self.ways.addresses_with(target, &given);
+        Ok(ours.iter().map(|a| ClientRange::from(a.address())).collect())
     }
 
     /// Sources whose ports are chosen as connections are opened, on kernel sockets by the kernel.
@@ -300,11 +324,12 @@ impl Near {
             .interface(interface)
             .tcp(tcp)
             .reassembly(self.reassembly.unwrap_or_default().0);
-        let host = self.side.with_congestion(host, false)?;
+        let asked = self.asked()?;
+        let host = asked.apply(self.side.with_congestion(host, false)?);
         let host = self.ways.add_to(host, |i| if through == Some(i) { inside.clone() } else { Vec::new() });
         let host = builder.host(recorders.of(host));
         self.link.fit_frames(&mut builder);
-        let open = check(link::open(self.link.clone(), &ours, self.side.vlan, rss));
+        let open = check(asked.on(link::open(self.link.clone(), &ours, self.side.vlan, rss)));
         link::put_on(&mut builder, host, &self.link, open);
         builder.before_start(give_up_privileges);
         Ok((self.instruments.run(builder, name, (host, recorders), change)?, host))

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
 
 use flowlane::control::{self, LoadRequest, LoadView, VERSION};
 use flowlane_load::{Change, Changed, Changer, Unchanged};
@@ -59,9 +60,12 @@ pub(super) fn said(changes: &[Changed]) -> Option<(String, String)> {
     (!words.is_empty()).then(|| ("changes".to_owned(), words.join("; ")))
 }
 
+/// What changes a load, once that is made.
+pub(super) type Slot = Arc<OnceLock<Changer>>;
+
 /// What the control socket of a load does when it is asked; without what changes it, the load is a run of a search.
 pub(super) fn changing(
-    changer: Option<Changer>,
+    changer: Option<Slot>,
 ) -> impl Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync {
     move |asked| {
         let changer =
@@ -71,7 +75,8 @@ pub(super) fn changing(
             LoadRequest::Pause => Change::Pause,
             LoadRequest::Resume => Change::Resume,
         };
-        let told = changer.change(change).map_err(|why| why.to_string())?;
+        let changer = changer.get().ok_or(Unchanged::NotBegun);
+        let told = changer.and_then(|changer| changer.change(change)).map_err(|why| why.to_string())?;
         let (at_seconds, words) = (told.at.as_secs_f64(), told.to_string());
         Ok(LoadView { version: VERSION, at_seconds, rate: told.rate, paused: told.paused, words })
     }

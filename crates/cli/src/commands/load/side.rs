@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::Args;
+use flowlane::dhcp::{HostAddress, Origin};
 use flowlane::link::LinkSpec;
 use flowlane::{Builder, Host, Idle, Interface, Io, Key, Prefix, Rss, TunnelConfig, UdpFields};
 use flowlane_load::ClientRange;
 
 use super::home::Home;
-use crate::address::with_network;
+use crate::asking::{Addr, Asked, Asking, on_link, show};
 use crate::congestion::CongestionOption;
 use crate::idle::IdleKind;
 use crate::io::IoOption;
@@ -20,9 +21,12 @@ use crate::tunnel::TunnelSpec;
 /// Our addresses on a link, and the ways from there.
 #[derive(Debug, Args)]
 pub(super) struct Ways {
-    /// Our addresses on the link, each with its prefix length: 10.11.2.2/24[,...].
-    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = with_network)]
-    pub(super) addr: Vec<Prefix>,
+    /// Our addresses on the link, each with its prefix length: 10.11.2.2/24[,...]; or dhcp, an address of IPv4 that a server of DHCP gives, and
+    /// slaac, addresses of the prefixes that IPv6 routers advertise.
+    #[arg(long, value_name = "ADDR/LEN", value_delimiter = ',', value_parser = on_link)]
+    pub(super) addr: Vec<Addr>,
+    #[command(flatten)]
+    asking: Asking,
     /// Default router, one for each address family.
     #[arg(long, value_delimiter = ',')]
     pub(super) gateway: Vec<IpAddr>,
@@ -33,9 +37,53 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Our addresses, those in tunnels too.
-    fn addresses(&self) -> impl Iterator<Item = &Prefix> {
-        self.addr.iter().chain(self.tunnel.iter().flat_map(|t| &t.0.addresses))
+    /// Our addresses on the link that are known before.
+    fn fixed(&self) -> impl Iterator<Item = Prefix> {
+        self.addr
+            .iter()
+            .filter_map(|a| if let Addr::Fixed(address) = a { Some(address.prefix()) } else { None })
+    }
+
+    /// Our addresses that are known before, those in tunnels too.
+    fn addresses(&self) -> impl Iterator<Item = Prefix> {
+        self.fixed().chain(self.tunnel.iter().flat_map(|t| t.0.addresses.iter().copied()))
+    }
+
+    /// Whether others are asked for an address of the family of `target`.
+    fn asks_for(&self, target: IpAddr) -> bool {
+        self.addr.contains(if target.is_ipv4() { &Addr::Dhcp } else { &Addr::Slaac })
+    }
+
+    /// Whether others are asked for addresses.
+    pub(super) fn asks(&self) -> bool {
+        self.addr.iter().any(|a| !matches!(a, Addr::Fixed(_)))
+    }
+
+    /// What others are asked for.
+    ///
+    /// # Errors
+    /// Options that have no effect, and values that cannot be.
+    pub(super) fn asked(&self, kernel: bool) -> anyhow::Result<Asked> {
+        self.asking.of(&self.addr, kernel)
+    }
+
+    /// Refuses to ask others where nobody could answer, and what contradicts the question.
+    pub(super) fn check_asked(&self, link: Option<&LinkSpec>, clients: &[ClientRange]) -> anyhow::Result<()> {
+        let asked = self.asked(link.is_none())?;
+        link.map_or(Ok(()), |link| asked.check(link))?;
+        for gateway in &self.gateway {
+            let given = if gateway.is_ipv4() { "dhcp the server" } else { "slaac a router" };
+            ensure!(
+                !self.asks_for(*gateway),
+                "--gateway {gateway}: with --addr {given} says what the default router is"
+            );
+        }
+        if let (true, Some(range)) = (self.asks(), clients.first()) {
+            bail!(
+                "--clients {range}: with --addr dhcp, slaac the address that is given is the client; for others give addresses, as 10.11.2.2/24"
+            );
+        }
+        Ok(())
     }
 
     /// The tunnel that leads to a target.
@@ -44,8 +92,52 @@ impl Ways {
     }
 
     /// Our addresses on the way to a target: the tunnel's, if it is in one.
-    pub(super) fn addresses_towards(&self, target: IpAddr) -> &[Prefix] {
-        self.tunnel_towards(target).map_or(&self.addr, |i| &self.tunnel[i].0.addresses)
+    pub(super) fn addresses_towards(&self, target: IpAddr) -> Vec<Prefix> {
+        let inside = self.tunnel_towards(target).map(|i| self.tunnel[i].0.addresses.clone());
+        inside.unwrap_or_else(|| self.fixed().collect())
+    }
+
+    /// Our addresses on the way to a target, with those that were given.
+    pub(super) fn addresses_with(&self, target: IpAddr, given: &[HostAddress]) -> Vec<Prefix> {
+        let mut all = self.addresses_towards(target);
+        if self.tunnel_towards(target).is_none() {
+            let of_family = || given.iter().filter(|a| a.prefix.address().is_ipv4() == target.is_ipv4());
+            // Those on the target's network and those that are not deprecated come before others (RFC 6724 section 5).
+            let near = |a: &&HostAddress| a.prefix.contains(target);
+            let preferred = |a: &&HostAddress| !a.deprecated;
+            let best = [of_family().filter(near).collect(), of_family().filter(preferred).collect()];
+            let best: Option<Vec<&HostAddress>> = best.into_iter().find(|some: &Vec<_>| !some.is_empty());
+            all.extend(best.unwrap_or_else(|| of_family().collect()).iter().map(|a| a.prefix));
+        }
+        all
+    }
+
+    /// An address in the place of each that is still to be given, for the checks that come before.
+    pub(super) fn stand_in(&self, target: IpAddr) -> Option<Prefix> {
+        // Networks of examples (RFC 5737, RFC 3849), where no target is.
+        let v4 = |last| IpAddr::from([192, 0, 2, last]);
+        let v6 = |last| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, last]);
+        let all = if target.is_ipv4() { [v4(1), v4(2)] } else { [v6(1), v6(2)] };
+        let asked = self.asks_for(target) && self.tunnel_towards(target).is_none();
+        all.into_iter().find(|a| asked && *a != target).map(Prefix::host)
+    }
+
+    /// Refuses a target to which no way leads from the addresses that were given.
+    pub(super) fn check_given(&self, target: IpAddr, given: &[HostAddress]) -> anyhow::Result<()> {
+        if let Some(ours) = given.iter().find(|a| a.prefix.address() == target) {
+            bail!("the target {target} is our own address {}", show(ours));
+        }
+        let near =
+            self.addresses().any(|a| a.contains(target)) || given.iter().any(|a| a.prefix.contains(target));
+        let router = |a: &HostAddress| matches!(a.origin, Origin::Dhcp { router: Some(_), .. });
+        // Which routers lead on from prefixes that were advertised, the lanes know.
+        let routed = !target.is_ipv4() || !self.gateway.is_empty() || given.iter().any(router);
+        ensure!(
+            near || routed,
+            "{target} is in none of our networks ({}), and the server of DHCP named no router",
+            given.iter().map(show).collect::<Vec<_>>().join(", ")
+        );
+        Ok(())
     }
 
     /// Refuses tunnels that begin at no address of ours.
@@ -73,7 +165,9 @@ impl Ways {
             bail!("--gateway {far} is in none of our networks (--addr)");
         }
         ensure!(
-            near(target) || self.gateway.iter().any(|g| g.is_ipv4() == target.is_ipv4()),
+            near(target)
+                || self.asks_for(target)
+                || self.gateway.iter().any(|g| g.is_ipv4() == target.is_ipv4()),
             "{target} is in none of our networks (--addr): give a --gateway"
         );
         Ok(())
@@ -98,9 +192,9 @@ impl Ways {
 
     /// An interface of these addresses, which claims others, beside what a link has to let through for them.
     pub(super) fn interface(&self, claimed: Vec<Prefix>, vlan: Option<u16>) -> (Interface, Vec<Prefix>) {
-        let own = self.addr.iter().map(|a| Prefix::host(a.address()));
+        let own = self.fixed().map(|a| Prefix::host(a.address()));
         let ours = own.chain(claimed.iter().copied()).collect();
-        (Interface { addresses: self.addr.clone(), claimed, vlan }, ours)
+        (Interface { addresses: self.fixed().collect(), claimed, vlan }, ours)
     }
 
     /// A host with the tunnels and routers; `claimed`: what a tunnel's end claims.

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::SnapshotsTo;
 use flowlane_load::tcp::{Mode, TcpCounts};
-use flowlane_load::{ClientRange, Part, Phase, TcpLoad, TcpLoadConfig, Threshold};
+use flowlane_load::{ClientRange, Part, Phase, Sources, TcpLoad, TcpLoadConfig, Threshold};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
 use super::near::Flows;
@@ -230,6 +230,10 @@ impl Load for Tcp {
             seed,
             snapshots: None,
         })
+    }
+
+    fn sources(config: &mut TcpLoadConfig) -> &mut Sources {
+        &mut config.sources
     }
 
     fn ramp(&self) -> Option<Duration> {

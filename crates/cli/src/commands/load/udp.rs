@@ -164,6 +164,10 @@ impl Load for Udp {
         })
     }
 
+    fn sources(config: &mut LoadConfig) -> &mut Sources {
+        &mut config.sources
+    }
+
     fn ramp(&self) -> Option<Duration> {
         self.ramp
     }

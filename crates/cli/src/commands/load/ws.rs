@@ -12,7 +12,7 @@ use flowlane_http::tls::{Alpn, ClientOptions, ClientTls, Trust};
 use flowlane_load::http::Url;
 use flowlane_load::report::SnapshotsTo;
 use flowlane_load::ws::{self, Kind, Opening, Payload, WsCounts, WsLoad, WsLoadConfig};
-use flowlane_load::{ClientRange, Part, Phase};
+use flowlane_load::{ClientRange, Part, Phase, Sources};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
 use super::near::Flows;
@@ -217,6 +217,10 @@ impl Load for Ws {
             seed,
             snapshots: None,
         })
+    }
+
+    fn sources(config: &mut WsLoadConfig) -> &mut Sources {
+        &mut config.sources
     }
 
     fn ramp(&self) -> Option<Duration> {

@@ -610,9 +610,7 @@ fn addresses_on(
 
 /// Refuses to ask others for an address where nobody could answer, and what contradicts the question.
 fn check_asked(asked: &Asked, a: &Arguments, link: &LinkSpec) -> anyhow::Result<()> {
-    if let (true, LinkSpec::Pcap(..)) = (asked.any(), link) {
-        bail!("--addr dhcp, slaac: nobody answers on {link}: give addresses, as 10.11.2.1/24");
-    }
+    asked.check(link)?;
     if asked.dhcp.is_some() && a.gateway.iter().any(IpAddr::is_ipv4) {
         bail!("--gateway: with --addr dhcp the server names the router of IPv4");
     }

@@ -19,12 +19,16 @@ struct Run {
 
 impl Run {
     fn begun(duration: &str, more: &[&str]) -> Option<Self> {
+        Self::of(&["-r", "200", "-d", duration], more)
+    }
+
+    fn of(load: &[&str], more: &[&str]) -> Option<Self> {
         let nats = Nats::start(&[])?;
         let (address, heard) = server();
         let agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
         let url = format!("http://{address}/");
-        let usual = [&url, "--agents", "lab:2", "-c", "8", "-r", "200", "-d", duration, "--json"];
-        let mut command: Command = nats.load(&usual);
+        let mut command: Command = nats.load(&[&url, "--agents", "lab:2", "-c", "8", "--json"]);
+        command.args(load);
         command.args(more);
         if !more.contains(&"--agent-timeout") {
             command.args(["--agent-timeout", "2s"]);
@@ -89,6 +93,50 @@ fn the_others_take_the_rate_of_a_killed_agent_if_that_is_wanted() {
     assert!(matches!(code, Some(0 | 3)) && said.contains("the others take its 50.0 %"), "{said}");
     let sent = report["agents"][0]["sent"].as_u64().unwrap();
     assert!((850..1200).contains(&sent), "{sent}: its half, 600, and that of the other since it was missed");
+}
+
+/// A closed loop of a total number: whoever is left opens the connections of the other, and makes what it had, exactly.
+// Long: an agent is missed after a time of silence, and the others make its share.
+#[test]
+fn the_others_take_the_connections_and_requests_of_a_killed_agent() {
+    let load = ["-n", "1600", "--think", "10ms", "-d", "50s"];
+    let Some(run) = Run::of(&load, &["--agent-loss", "share", "--agent-timeout", "1s"]) else { return };
+    run.agents[1].signal(Signal::KILL);
+    let (code, report, said) = run.ended();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the others take its 50.0 %"), "{said}");
+    let (agents, counts) = (report["agents"].as_array().unwrap(), &report["total"]["counts"]);
+    assert_eq!((&agents[0]["sent"], &agents[1]["sent"]), (&1600.into(), &0.into()), "{said}");
+    assert_eq!((&counts["sent"], &counts["answered"]), (&1600.into(), &1600.into()));
+    assert_eq!(counts["connections-opened"], 8, "its four, and those of the other");
+}
+
+/// An agent that is ended at its machine leaves what it has not sent: both together make all.
+#[test]
+fn what_an_agent_has_sent_is_not_sent_again() {
+    let load = ["-n", "1600", "--think", "10ms", "-d", "50s"];
+    let Some(run) = Run::of(&load, &["--agent-loss", "share"]) else { return };
+    run.agents[1].signal(Signal::INT);
+    let heard = run.heard.clone();
+    let (code, report, said) = run.ended();
+    assert_eq!(code, Some(0), "{said}");
+    let (agents, counts) = (report["agents"].as_array().unwrap(), &report["total"]["counts"]);
+    let sent = [0, 1].map(|i| agents[i]["sent"].as_u64().unwrap());
+    assert!(sent[1] > 0 && sent[0] > 800 && sent[0] + sent[1] == 1600, "{sent:?}: {said}");
+    assert_eq!((&counts["sent"], heard.load(Ordering::Relaxed)), (&1600.into(), 1600));
+}
+
+/// Where nobody is lost, the run ends with the last request, and those that wait for others have no idle time in their figures.
+#[test]
+fn a_run_whose_shares_would_be_taken_ends_with_its_last_request() {
+    for load in [&["-n", "400"][..], &["-n", "400", "-r", "800"]] {
+        let load = [load, &["-d", "50s"]].concat();
+        let Some(run) = Run::of(&load, &["--agent-loss", "share"]) else { return };
+        let (code, report, said) = run.ended();
+        assert!(matches!(code, Some(0 | 3)), "{said}");
+        assert_eq!(report["total"]["counts"]["sent"], 400, "{said}");
+        assert!(report["agents"].as_array().unwrap().iter().all(|a| a["sent"] == 200), "{said}");
+    }
 }
 
 #[test]

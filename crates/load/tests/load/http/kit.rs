@@ -104,19 +104,30 @@ pub(crate) fn run_on_ours(plan: Plan) -> Ran {
             let _ = server.serve(listener).await;
         }
     };
-    start_on(1, plan, main, Duration::ZERO, |_, _| true)
+    start_on(1, plan, main, HttpOptions::default(), |_, _| true)
 }
 
 /// The same, where a load is changed while it runs: `change` is called twenty times a second.
 pub(crate) fn run_turned(workers: usize, plan: Plan, server: &Serve, change: impl Fn(&Changer)) -> Ran {
-    start_on(workers, plan, listening(server), Duration::ZERO, |_, changer| {
-        change(changer);
+    start_on(workers, plan, listening(server), HttpOptions::default(), |_, load| {
+        change(&load.changer());
         true
     })
 }
 
+/// A part of a run, as the options say; `go_on` is asked twenty times a second.
+pub(crate) fn run_part(
+    plan: Plan,
+    server: &Serve,
+    options: HttpOptions,
+    go_on: impl Fn(&HttpLoad) -> bool,
+) -> Ran {
+    start_on(1, plan, listening(server), options, |_, load| go_on(load))
+}
+
 fn start(workers: usize, plan: Plan, server: &Serve, slack: Duration, go_on: impl Fn(u64) -> bool) -> Ran {
-    start_on(workers, plan, listening(server), slack, |n, _| go_on(n))
+    let options = HttpOptions { slack, ..HttpOptions::default() };
+    start_on(workers, plan, listening(server), options, |n, _| go_on(n))
 }
 
 fn listening(
@@ -139,8 +150,8 @@ fn start_on<F, R>(
     workers: usize,
     plan: Plan,
     listen: F,
-    slack: Duration,
-    go_on: impl Fn(u64, &Changer) -> bool,
+    options: HttpOptions,
+    go_on: impl Fn(u64, &HttpLoad) -> bool,
 ) -> Ran
 where
     F: Fn() -> R + Send + Sync + 'static,
@@ -155,8 +166,7 @@ where
         ..PoolAbout::default()
     };
     let (phases, pools) = (timeline::shown(&plan.phases), plan.pools.iter().map(named).collect());
-    let load = HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), slack, ..HttpOptions::default() })
-        .unwrap();
+    let load = HttpLoad::new(plan, HttpOptions { lanes: rss.buckets.len(), ..options }).unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
     let mut builder = Runtime::builder().workers(workers).pin(false).seed(11);
     let there = builder.host(Host::new("server", rss.clone(), listen).interface(on("10.0.0.1/8")));
@@ -164,8 +174,8 @@ where
     let here = builder.host(here.interface(Interface { claimed, ..on("10.0.0.2/8") }));
     builder.pair((there, 0), (here, 0), PairConfig::default());
     let runtime = builder.start().unwrap();
-    let (asked, changer) = (AtomicU64::new(0), load.changer());
-    let mut outcome = load.wait(ms(50), || go_on(asked.fetch_add(1, Ordering::Relaxed), &changer));
+    let asked = AtomicU64::new(0);
+    let mut outcome = load.wait(ms(50), || go_on(asked.fetch_add(1, Ordering::Relaxed), &load));
     let server = runtime.stop();
     let about = About {
         elapsed: outcome.elapsed,

@@ -9,6 +9,7 @@ mod events;
 mod faults;
 mod figures;
 mod flows;
+mod gone;
 mod grpc;
 mod h2;
 mod kept;

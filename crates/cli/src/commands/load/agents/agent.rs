@@ -125,7 +125,7 @@ impl Agent {
     fn make(&self, errand: &Errand, work: Work) {
         say!("flowlane: a run of load {} is asked for: {}", work.load, work.options.join(" "));
         let own_clients = closed::is_own(&work.load, &self.own, "clients");
-        let (own, of) = (self.own.clone(), errand.clone().with_own_clients(own_clients));
+        let (own, of) = (self.own.clone(), errand.clone().with_own_clients(own_clients).sharing(work.share));
         let made = std::thread::Builder::new()
             .name("flowlane-errand".into())
             .spawn(move || {

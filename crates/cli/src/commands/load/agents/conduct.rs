@@ -52,6 +52,8 @@ pub(in super::super) struct Job {
     /// Its phases, and how long answers may take.
     pub(in super::super) phases: Vec<Phase>,
     pub(in super::super) answers: Duration,
+    /// Whether others can take an agent's connections and totals.
+    pub(in super::super) shared: bool,
 }
 
 /// What agents came to.
@@ -84,8 +86,8 @@ impl CrewOptions {
         judge: impl FnOnce(&Conducted, About) -> About,
     ) -> anyhow::Result<()> {
         ensure!(
-            self.loss() != Loss::Share || about.setup.open_loop,
-            "--agent-loss share: a closed loop has no rate that others could take; give --rate, or go-on"
+            self.loss() != Loss::Share || about.setup.open_loop || job.shared,
+            "--agent-loss share: a closed loop has no rate that others could take (load http over HTTP/1.1 has others take connections); give --rate, or go-on"
         );
         ensure!(!outputs.may_abort(), "--abort: not with --agents; --fail alone judges the run at its end");
         let _made = outputs.check(pools)?;
@@ -114,6 +116,7 @@ impl CrewOptions {
             load: job.load.into(),
             options,
             scenario: job.scenario.clone(),
+            share: self.loss() == Loss::Share && job.shared,
             patience_ms: self.timeout().as_millis() as u64,
         };
         ensure!(work.fits(), "options and scenario are longer than agents take: 256 KiB together");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use flowlane_agents::{Clock, Desk, Summary};
 use flowlane_load::report::{LaneRecord, Snapshot};
+use flowlane_load::run::gone::Gone;
 use flowlane_load::{ClientRange, Part};
 
 use super::only::{self, Only};
@@ -28,7 +29,32 @@ pub(in super::super) struct Errand {
     /// Whether client addresses are the agent's own, given where it was started.
     own_clients: bool,
     begun: bool,
-    raised: Option<(u32, u32)>,
+    /// How many that are gone it has taken shares of.
+    gone: usize,
+    /// Whether shares of agents that are lost go to the others.
+    shares: bool,
+}
+
+/// How a part of a run stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in super::super) struct Stands {
+    /// Connections that stand, of those wanted.
+    pub(in super::super) standing: (u64, u64),
+    /// Whether all is ready for the start.
+    pub(in super::super) ready: bool,
+    /// Its share is made, with those of so many that are gone.
+    pub(in super::super) idle: Option<usize>,
+}
+
+/// What a part of a run is to do.
+#[derive(Debug)]
+pub(in super::super) enum Order {
+    /// Begin, at this moment.
+    Begin(Instant),
+    /// Take a share of what these had, that are gone.
+    Share(Vec<Gone>),
+    /// All is made, by all.
+    Finish,
 }
 
 impl Errand {
@@ -39,12 +65,22 @@ impl Errand {
         only: Arc<Vec<Only>>,
         interrupt: Interrupt,
     ) -> Self {
-        Self { run, desk, clock, only, interrupt, own_clients: false, begun: false, raised: None }
+        Self { run, desk, clock, only, interrupt, own_clients: false, begun: false, gone: 0, shares: false }
     }
 
     /// With client addresses of the agent's own, or not.
     pub(super) fn with_own_clients(self, own_clients: bool) -> Self {
         Self { own_clients, ..self }
+    }
+
+    /// With what agents leave that are lost, or not.
+    pub(super) fn sharing(self, shares: bool) -> Self {
+        Self { shares, ..self }
+    }
+
+    /// Whether it may still have to make what others leave.
+    pub(in super::super) fn shares(&self) -> bool {
+        self.shares
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -84,7 +120,11 @@ impl Errand {
             .context("no client address is left for this part: --clients has fewer than there are agents")
     }
 
-    fn goes_on(&self) -> anyhow::Result<()> {
+    /// Whether the run is still wanted.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(in super::super) fn goes_on(&self) -> anyhow::Result<()> {
         if let Err(why) = self.desk().goes_on(&self.run, Instant::now()) {
             bail!("{why}");
         }
@@ -94,15 +134,12 @@ impl Errand {
         Ok(())
     }
 
-    /// While the run is waited for: hands the figures on, says when it begins, and by what its rate is multiplied and divided when others are gone; `false` if it is to stop. `standing`: connections that stand, of those
-    /// wanted; `ready`: whether all is ready for the start.
+    /// While the run is waited for: hands the figures on, and says what it is to do; `false` if it is to stop.
     pub(in super::super) fn tick(
         &mut self,
         from: &Receiver<Snapshot>,
-        standing: impl FnOnce() -> (u64, u64),
-        ready: bool,
-        begin: impl FnOnce(Instant),
-        raise: impl FnOnce(u32, u32),
+        stands: Stands,
+        mut order: impl FnMut(Order),
     ) -> bool {
         let mut desk = self.desk();
         let mut bytes = Vec::new();
@@ -113,19 +150,28 @@ impl Errand {
         }
         let mut begun = self.begun;
         if !begun {
-            desk.opening(&self.run, standing(), ready);
+            desk.opening(&self.run, stands.standing, stands.ready);
             if let Some(moment) = desk.start(&self.run).and_then(|at| self.clock.moment(at)) {
-                begin(moment);
+                order(Order::Begin(moment));
                 begun = true;
             }
         }
-        let raised = desk.raised(&self.run);
+        let (gone, finished) = (desk.gone(&self.run, self.gone), desk.is_finished(&self.run));
+        if gone.is_none() {
+            desk.idle(&self.run, stands.idle);
+        }
+        let part = desk.part(&self.run);
         drop(desk);
         self.begun = begun;
-        if let Some((of, left)) = raised.filter(|_| raised != self.raised) {
-            say!("flowlane: others are gone: has {of}/{left} of its rate");
-            raise(of, left);
-            self.raised = raised;
+        if let Some(gone) = gone {
+            self.gone = gone.len();
+            if let Some((of, left)) = part.and_then(|(_, of)| Gone::left(of, &gone)) {
+                say!("flowlane: others are gone: {left} of {of} lanes are left, and have their shares");
+            }
+            order(Order::Share(gone));
+        }
+        if finished && stands.idle.is_some() {
+            order(Order::Finish);
         }
         match self.goes_on() {
             Ok(()) => true,

@@ -25,7 +25,7 @@ use flowlane_load::scenario::Agents;
 
 pub(crate) use self::agent::Agent;
 pub(super) use self::conduct::{Conducted, Job, counts_of};
-pub(super) use self::errand::{EVERY as PART_EVERY, Errand};
+pub(super) use self::errand::{EVERY as PART_EVERY, Errand, Order, Stands};
 use crate::units;
 
 /// The NATS server of a command.
@@ -100,7 +100,7 @@ enum LossKind {
     Fail,
     /// The others go on, and the report names the one that is missing.
     GoOn,
-    /// The same, and the others have its share of the rate from then on.
+    /// The same, and the others have its share from then on: of the rate, and, for HTTP/1.1, of connections and totals.
     Share,
 }
 

@@ -5,9 +5,10 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use flowlane_agents::Summary;
 use flowlane_load::report::{About, Usage, live};
+use flowlane_load::run::gone::Gone;
 use flowlane_load::timeline;
 
-use super::super::agents::{Conducted, Errand, Job, PART_EVERY, counts_of};
+use super::super::agents::{Conducted, Errand, Job, Order, PART_EVERY, Stands, counts_of};
 use super::super::alignment;
 use super::{CountsOf, Judgement, Load, begin};
 use crate::{drops, steering};
@@ -31,6 +32,7 @@ pub(super) fn conduct<L: Load>(mut load: L) -> anyhow::Result<()> {
         requests: words.requests.len(),
         phases: phases.clone(),
         answers: load.patience(),
+        shared: false,
     };
     load.announce();
     let about = About { phases: timeline::shown(&phases), ..course.about(L::NAME, words, seed) };
@@ -65,11 +67,18 @@ pub(in super::super) fn make<L: Load>(mut load: L, mut errand: Errand) -> anyhow
     load.course_mut().near.seed = Some(steering::seed(None)?);
     let (snapshots, from) = live::channel();
     let (before, begun) = (Usage::now(), Instant::now());
-    let begin_with = (load.needs(&config, &clients)?, Some(snapshots.into()), true);
-    let (made, runtime, host) = begin(&load, config, (&rss, &clients), begin_with)?;
+    let begin_with = (load.needs(&config, &clients)?, Some(snapshots.into()));
+    load.course().near.asked()?.announce();
+    let (made, runtime, host) = begin(&load, config, (&rss, &clients), begin_with, || errand.goes_on())?;
     let outcome = made.wait(PART_EVERY, |_| {
-        let (begin, raise) = (|moment| made.begin_at(moment), |of, left| made.raise(of, left));
-        errand.tick(&from, || (0, 0), made.is_ready(), begin, raise)
+        let stands = Stands { ready: made.is_ready(), ..Stands::default() };
+        errand.tick(&from, stands, |order| match order {
+            Order::Begin(moment) => made.begin_at(moment),
+            Order::Share(gone) => {
+                Gone::left(part.of, &gone).into_iter().for_each(|(of, left)| made.raise(of, left));
+            }
+            Order::Finish => {}
+        })
     });
     let usage = Usage::now().since(before).within(begun.elapsed());
     let counted = runtime.stop();

@@ -15,7 +15,7 @@ mod words;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -31,7 +31,9 @@ use self::log::{Log, LogOptions};
 use self::place::{LinkKind, Place};
 use self::plan::PlanOptions;
 use self::replay::ReplayOptions;
+use super::course::Start;
 use super::find::{self, Find, Measured};
+use super::given;
 use super::set;
 use crate::interrupt::Interrupt;
 use crate::output::{Outputs, Watch};
@@ -113,6 +115,7 @@ impl Http {
         let names: Vec<String> = plan.pools.iter().map(|p| p.name.clone()).collect();
         let _made = self.outputs.check(&names)?;
         let interrupt = Interrupt::listen()?;
+        self.place.announce()?;
         if let Some(condition) = &self.find.find_rate {
             condition.check(&names).context("--find-rate")?;
             self.place.instruments.keep_open()?;
@@ -147,11 +150,14 @@ impl Http {
             snapshots,
             log,
             part: None,
+            stays: false,
         };
         let load = HttpLoad::new(plan.clone(), options)?;
-        let before = Usage::now();
-        let (started, begun) = (SystemTime::now(), Instant::now());
-        let (runtime, host) = self.place.start(plan, rss, &load, watch.is_some())?;
+        let may_change = watch.is_some();
+        let stop = || given::goes_on(watch.as_mut(), interrupt);
+        let before = Start::now();
+        let (runtime, host) = self.place.start(plan, rss, &load, may_change, stop)?;
+        let Start { usage: before, at: started, begun } = before.or_now(self.place.asks());
         if let Some(watch) = &mut watch {
             watch.serve(runtime.handle(), "load http")?;
         }

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use flowlane_agents::Summary;
-use flowlane_load::http::{HttpLoad, HttpOptions};
+use flowlane_load::http::{HttpLoad, HttpOptions, Version};
 use flowlane_load::report::{About, Usage, live};
 use flowlane_load::scenario::Scenario;
 
-use super::super::agents::{CrewOptions, Errand, Job, PART_EVERY};
+use super::super::agents::{CrewOptions, Errand, Job, Order, PART_EVERY, Stands};
 use super::place::LinkKind;
 use super::{Http, goal};
 use crate::{drops, steering};
@@ -45,6 +45,7 @@ impl Http {
             requests: plan.pools.iter().map(|p| p.requests.len()).max().unwrap_or(0),
             phases: plan.phases.clone(),
             answers: plan.timeout + plan.waiting,
+            shared: plan.pools.iter().all(|pool| matches!(pool.version, Version::Http1 { .. })),
         };
         let about = About {
             slip_budget: self.asked.slip_budget,
@@ -95,14 +96,20 @@ impl Http {
             snapshots: Some(snapshots.into()),
             log: None,
             part: Some(part),
+            stays: errand.shares(),
         };
         let load = HttpLoad::new(plan.clone(), options)?;
         let (before, begun) = (Usage::now(), Instant::now());
-        let (runtime, host) = self.place.start(&plan, &rss, &load, true)?;
+        self.place.announce()?;
+        let (runtime, host) = self.place.start(&plan, &rss, &load, true, || errand.goes_on())?;
         let outcome = load.wait(PART_EVERY, || {
-            let standing = || load.connecting().unwrap_or_default();
-            let (begin, raise) = (|moment| load.begin_at(moment), |of, left| load.raise(of, left));
-            errand.tick(&from, standing, load.is_ready(), begin, raise)
+            let standing = load.connecting().unwrap_or_default();
+            let stands = Stands { standing, ready: load.is_ready(), idle: load.idle() };
+            errand.tick(&from, stands, |order| match order {
+                Order::Begin(moment) => load.begin_at(moment),
+                Order::Share(gone) => load.share(&gone),
+                Order::Finish => load.finish(),
+            })
         });
         let usage = Usage::now().since(before).within(begun.elapsed());
         let counted = runtime.stop();

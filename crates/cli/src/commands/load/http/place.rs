@@ -12,6 +12,7 @@ use flowlane::{Host, Interface, PairConfig, Prefix, Rss, TcpConfig, UdpFields};
 use flowlane_load::ClientRange;
 use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 
+use super::super::given::{self, Later};
 use super::super::home::Home;
 use super::super::near::FEW_FRAMES;
 use super::super::reach::WaitOption;
@@ -127,14 +128,22 @@ impl Place {
                 self.ways.addr.is_empty(),
                 "--addr: kernel sockets have the kernel's addresses; name a --link"
             );
+            self.ways.check_asked(None, &[])?;
             self.ways.check_kernel()?;
             self.side.check_kernel()?;
-        } else if self.link != LinkKind::Pair {
+        } else if self.link == LinkKind::Pair {
+            ensure!(
+                !self.ways.asks(),
+                "--addr dhcp, slaac: nobody answers on --link pair: leave out --addr, or name another link"
+            );
+        } else {
             ensure!(
                 !self.ways.addr.is_empty(),
                 "--addr is needed with --link {}: our addresses there",
                 self.link
             );
+            let clients = plan.pools.iter().flat_map(|pool| pool.clients.clone());
+            self.ways.check_asked(self.card(), &clients.collect::<Vec<_>>())?;
             self.ways.check_tunnels()?;
         }
         plan.pools.iter().try_for_each(|pool| self.check_via(pool))?;
@@ -258,15 +267,17 @@ impl Place {
         crate::commands::load::near::more_descriptors(connections, "connections (-c)")
     }
 
-    /// Opens the link and starts the host that runs the load in every lane; `may_change`: others may change it while it runs. Returns the run
-    /// and the host's number.
+    /// Opens the link and starts the host that runs the load in every lane; `may_change`: others may change it while it runs. Lanes begin when
+    /// the addresses are there that others give; `stop` ends the wait for these. Returns the run and the host's number.
     pub(super) fn start(
         &self,
         plan: &Plan,
         rss: &Arc<Rss>,
         load: &HttpLoad,
         may_change: bool,
+        stop: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<(Looked, usize)> {
+        let later = Later::default();
         let connections: usize = plan.pools.iter().map(|p| p.connections).sum();
         let io =
             self.side.io.of(&self.link, self.link == LinkKind::Kernel, "load http", Work::Connections)?;
@@ -301,25 +312,47 @@ impl Place {
             LinkKind::Link(link) => {
                 builder = builder.frames(frames(connections, self.workers()));
                 let (interface, ours) = self.ways.interface(claimed, self.side.vlan);
-                let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
-                let host = self.side.with_congestion(host, false)?;
+                let host = if self.ways.asks() {
+                    Host::new("load", rss.clone(), later.main())
+                } else {
+                    Host::new("load", rss.clone(), load.main())
+                };
+                let host = host.interface(interface).tcp(tcp(plan));
+                let asked = self.ways.asked(false)?;
+                let host = asked.apply(self.side.with_congestion(host, false)?);
                 let host = self.ways.add_to(host, |i| self.claimed(plan, Some(i)));
                 let host = builder.host(recorders.of(host));
                 link.fit_frames(&mut builder);
-                link::put_on(&mut builder, host, link, link::open(link.clone(), &ours, self.side.vlan, rss));
+                let open = asked.on(link::open(link.clone(), &ours, self.side.vlan, rss));
+                link::put_on(&mut builder, host, link, open);
                 host
             }
         };
         builder.before_start(give_up_privileges);
-        Ok((
-            self.instruments.run(
-                builder,
-                "load http",
-                (host, recorders),
-                changing(may_change.then(|| load.changer())),
-            )?,
-            host,
-        ))
+        let runtime = self.instruments.run(
+            builder,
+            "load http",
+            (host, recorders),
+            changing(may_change.then(|| Arc::new(load.changer().into()))),
+        )?;
+        if self.ways.asks() {
+            let given = given::wait(&self.ways.asked(false)?, &runtime.handle(), host, stop)?;
+            for target in plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses) {
+                self.ways.check_given(target.ip(), &given)?;
+            }
+            later.begin(load.main());
+        }
+        Ok((runtime, host))
+    }
+
+    /// Whether our addresses, or some of them, are given by others.
+    pub(super) fn asks(&self) -> bool {
+        self.ways.asks()
+    }
+
+    /// Says which addresses are waited for.
+    pub(super) fn announce(&self) -> anyhow::Result<()> {
+        self.ways.asked(self.link == LinkKind::Kernel).map(|asked| asked.announce())
     }
 }
 

@@ -10,7 +10,7 @@ use clap::Args;
 use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::memcached::{self, MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, REQUESTS};
 use flowlane_load::report::SnapshotsTo;
-use flowlane_load::{ClientRange, Part, Phase};
+use flowlane_load::{ClientRange, Part, Phase, Sources};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
 use super::near::Flows;
@@ -134,6 +134,10 @@ impl Load for Memcached {
             seed,
             snapshots: None,
         })
+    }
+
+    fn sources(config: &mut MemcachedLoadConfig) -> &mut Sources {
+        &mut config.sources
     }
 
     fn ramp(&self) -> Option<Duration> {

@@ -1,0 +1,162 @@
+//! Shares of generators that are gone, in the lanes of one that is left: more connections and requests, while the run goes on.
+//!
+//! A lane that has made its share waits, and does not end, while others may still be lost ([`HttpOptions::stays`](super::HttpOptions)): whoever conducts says when all is
+//! made. The time of its end is then when it had nothing more to do.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::conn::Conn;
+use super::engine::{Engine, Stage};
+use super::plan::{Pace, Plan};
+use super::pool::requests_of;
+use super::run::HttpLoad;
+use crate::run::gone::{Gone, deal_anew};
+use crate::run::part::{Part, even};
+
+/// What a lane has of a pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) connections: u64,
+    pub(super) requests: u64,
+    pub(super) in_all: u64,
+}
+
+/// What was dealt out anew.
+#[derive(Debug, Default)]
+pub(super) struct Anew {
+    /// Whether lanes that have made their share wait.
+    stays: bool,
+    over: AtomicBool,
+    /// Generators that are gone.
+    count: AtomicUsize,
+    /// By lane of this generator, and pool.
+    shares: Mutex<Vec<Vec<Share>>>,
+    /// Of each lane: 0 while it has anything to do, else one more than generators that it knows to be gone.
+    idle: Vec<AtomicUsize>,
+}
+
+impl Anew {
+    pub(super) fn new(lanes: usize, stays: bool) -> Self {
+        Self { stays, idle: (0..lanes).map(|_| AtomicUsize::new(0)).collect(), ..Self::default() }
+    }
+
+    /// Whether a lane waits that has made its share.
+    fn waits(&self) -> bool {
+        self.stays && !self.over.load(Ordering::Relaxed)
+    }
+
+    /// What a lane has now, and after how many were gone.
+    fn of(&self, bucket: u16) -> (usize, Vec<Share>) {
+        let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.count.load(Ordering::Relaxed), shares.get(usize::from(bucket)).cloned().unwrap_or_default())
+    }
+}
+
+/// The shares of all lanes of a part, with those of generators that are gone: by lane of this generator, and pool.
+fn shares(plan: &Plan, part: Part, lanes: usize, gone: &[Gone]) -> Vec<Vec<Share>> {
+    let mut mine = vec![Vec::new(); lanes];
+    for (p, pool) in plan.pools.iter().enumerate() {
+        let all = pool.connections as u64;
+        let mut connections: Vec<u64> = (0..part.of).map(|lane| even(all, lane, part.of)).collect();
+        let takes: Vec<bool> = connections.iter().map(|n| *n > 0).collect();
+        deal_anew(&mut connections, &takes, gone, |_| 0);
+        let total = |amount: Option<u64>, done: &dyn Fn(&Gone) -> u64| {
+            let amount = amount?;
+            let mut of: Vec<u64> = (0..part.of).map(|lane| requests_of(amount, all, lane, part.of)).collect();
+            deal_anew(&mut of, &takes, gone, done);
+            Some(of)
+        };
+        let sent = |gone: &Gone| gone.sent.get(p).copied().unwrap_or(0);
+        let (requests, in_all) = (total(pool.total_requests, &sent), total(pool.total_connections, &|_| 0));
+        for (bucket, mine) in mine.iter_mut().enumerate() {
+            let lane = part.first + bucket;
+            let of = |total: &Option<Vec<u64>>| total.as_ref().map_or(u64::MAX, |total| total[lane]);
+            mine.push(Share { connections: connections[lane], requests: of(&requests), in_all: of(&in_all) });
+        }
+    }
+    mine
+}
+
+impl HttpLoad {
+    /// From now on this part of a run has its share of what generators had that are gone; the list only grows. Of HTTP/2 and HTTP/3 that is the rate alone.
+    pub fn share(&self, gone: &[Gone]) {
+        let common = &self.common;
+        let Some((of, left)) = Gone::left(common.part.of, gone) else { return };
+        common.gate.raise(of, left);
+        let anew = &common.anew;
+        let mut shared = anew.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        *shared = shares(&common.plan, common.part, common.lanes, gone);
+        anew.count.store(gone.len(), Ordering::Relaxed);
+    }
+
+    /// Of how many generators its lanes know that they are gone, when they have made their shares and wait; `None` while one has anything to do.
+    #[must_use]
+    pub fn idle(&self) -> Option<usize> {
+        let common = &self.common;
+        let taking = common.anew.idle.iter().zip(common.lanes_taking_part()).filter(|(_, takes)| *takes);
+        taking.map(|(idle, _)| idle.load(Ordering::Relaxed)).min()?.checked_sub(1)
+    }
+
+    /// All is made, by all: lanes that wait end.
+    pub fn finish(&self) {
+        self.common.anew.over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Every share is made: whether the lane waits for what else may come.
+    pub(super) fn waits(&mut self) -> bool {
+        let anew = &self.common.anew;
+        if !anew.waits() {
+            return false;
+        }
+        self.idle_since.get_or_insert(self.now);
+        // Guard: `self.gone + 1` as `1` fails load/http::gone::a_generator_that_is_left
+        anew.idle[usize::from(self.bucket)].store(self.gone + 1, Ordering::Relaxed);
+        true
+    }
+
+    /// Takes what was dealt out anew since it was last asked.
+    pub(super) fn take_shares(&mut self) {
+        let common = self.common.clone();
+        if common.anew.count.load(Ordering::Relaxed) == self.gone || !matches!(self.stage, Stage::Run(_)) {
+            return;
+        }
+        let (gone, shares) = common.anew.of(self.bucket);
+        self.gone = gone;
+        self.idle_since = None;
+        common.anew.idle[usize::from(self.bucket)].store(0, Ordering::Relaxed);
+        for (p, share) in shares.into_iter().enumerate() {
+            if self.pools[p].beside.is_none() {
+                self.take_share(p, share);
+            }
+        }
+    }
+
+    fn take_share(&mut self, p: usize, share: Share) {
+        let pool = &mut self.pools[p];
+        let had = std::mem::replace(&mut pool.share, share);
+        let was_over = pool.exhausted();
+        let more = |now: u64, had: u64| now.saturating_sub(had);
+        pool.requests_left = pool.requests_left.saturating_add(more(share.requests, had.requests));
+        pool.connections_left = pool.connections_left.saturating_add(more(share.in_all, had.in_all));
+        pool.quiet = pool.first;
+        for _ in 0..more(share.connections, had.connections) {
+            let number = self.conns.len() as u32;
+            // Those of several pools are not one after the other any more.
+            pool.last = number + 1;
+            self.conns.push(Conn::new(number, p as u16, &self.ready));
+            pool.vacant.insert(0, number);
+            pool.count += 1;
+        }
+        if pool.plan.pool.pace == Pace::Closed {
+            pool.unstarted = pool.idle.len() as u32;
+        } else if let Some(moments) = pool.moments.as_mut().filter(|_| was_over) {
+            // What was due while nothing was left to send was the others'.
+            while moments.peek().is_some_and(|moment| moment < self.now) {
+                moments.advance();
+            }
+        }
+    }
+}
