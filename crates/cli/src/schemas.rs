@@ -6,6 +6,7 @@ use flowlane::epair::EpairReport;
 use flowlane::switch::SwitchView;
 use flowlane_load::find::Found;
 use flowlane_load::report::Run;
+use flowlane_load::report::requests::Written;
 use flowlane_schema::Made;
 
 #[test]
@@ -20,6 +21,16 @@ fn schema_of_load_find() {
     let about = "Also of load udp, load tcp, load memcached and load ws, with --json or --save.";
     Made::new("load-find-v1", "Document of flowlane load http --find-rate, version 1", about)
         .form::<Found>()
+        .closed()
+        .keep();
+}
+
+#[test]
+fn schema_of_load_request() {
+    let about =
+        "Times are nanoseconds. A request without an answer has no status and, but for latency-ns, no times.";
+    Made::new("load-request-v1", "A line of flowlane load http --log-requests", about)
+        .form::<Written<'_>>()
         .closed()
         .keep();
 }

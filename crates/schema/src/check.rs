@@ -132,6 +132,7 @@ impl Checker<'_> {
         let fitting = found.iter().filter(|found| found.is_empty()).count();
         if fitting == 0 {
             faults.extend(found.into_iter().min_by_key(Vec::len).into_iter().flatten());
+        // Guard: `only_one && fitting > 1` as `false` fails check::tests::every_keyword_can_refuse
         } else if only_one && fitting > 1 {
             faults.push(format!("{place}: {value} fits {fitting} forms of which only one may fit"));
         }
@@ -179,6 +180,7 @@ impl Checker<'_> {
             let mut at = place.to_owned();
             let _ = write!(at, "/{name}");
             let says = known.0.and_then(|known| known.get(name));
+            // Guard: `others.as_bool() != Some(false)` as `true` fails check::tests::every_keyword_can_refuse
             match says.or(known.1.filter(|others| others.as_bool() != Some(false))) {
                 Some(says) => self.at(&at, says, member, faults),
                 None => faults.push(format!("{at} is not in the schema")),
@@ -253,6 +255,11 @@ mod tests {
             ),
             (json!({ "properties": { "a": { "const": 1 } } }), json!({ "a": 1 }), json!({ "a": 2 })),
             (json!({ "properties": { "a": true } }), json!({ "a": 1 }), json!({ "b": 1 })),
+            (
+                json!({ "properties": { "a": true }, "additionalProperties": false }),
+                json!({ "a": 1 }),
+                json!({ "b": 1 }),
+            ),
             (json!({ "additionalProperties": { "const": 1 } }), json!({ "a": 1 }), json!({ "a": 2 })),
             (json!({ "anyOf": [{ "const": 1 }, { "type": "integer" }] }), json!(1), json!("a")),
             (json!({ "oneOf": [{ "const": 1 }, { "type": "integer" }] }), json!(2), json!(1)),

@@ -87,6 +87,7 @@ impl Made {
             return;
         }
         let file = std::fs::read_to_string(&path).unwrap_or_default();
+        // Guard: `file == made` as `true` fails made::tests::a_file_that_differs_is_told
         if file == made {
             return;
         }

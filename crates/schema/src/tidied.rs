@@ -58,10 +58,12 @@ impl Tidy {
                 ]);
             }
             // What is left out where there is nothing is not null when it is there.
+            // Guard: `!is_required && !self.read` as `false` fails made::tests::a_schema_says_what_the_struct_says
             if !is_required && !self.read {
                 never_null(member);
             }
         }
+        // Guard: `self.closed` as `false` fails made::tests::a_schema_says_what_the_struct_says
         if self.closed && !schema.contains_key("additionalProperties") {
             schema.insert("additionalProperties".into(), false.into());
         }

@@ -7,8 +7,9 @@
 //! A lane never waits for the file: lines for which the channel has no room are dropped and counted (`log-lost`). With a share of the
 //! requests the choice is even, not random: of 10 % each tenth of a lane.
 
-use std::fmt::Write as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use serde::Serialize;
 
 use super::kinds::ErrorKind;
 
@@ -118,38 +119,58 @@ impl Line {
         }
     }
 
-    /// Writes it as a line of JSON; `pools` have their names and those of their requests.
+    /// Writes it as a line of JSON, [`Written`]; `pools` have their names and those of their requests.
     pub fn write(&self, pools: &[(String, Vec<String>)], out: &mut String) {
-        let text = |text: &str| serde_json::Value::from(text).to_string();
         let pool = pools.get(usize::from(self.pool));
         let request = pool.and_then(|(_, requests)| requests.get(usize::from(self.request)));
-        // Writing to a string cannot fail.
-        let _ = write!(
-            out,
-            "{{\"at-ns\":{},\"pool\":{},\"request\":{},\"lane\":{},\"latency-ns\":{}",
-            self.intended,
-            text(pool.map_or("", |(name, _)| name)),
-            text(request.map_or("", |name| name)),
-            self.bucket,
-            self.done.saturating_sub(self.intended)
-        );
-        if let Some((sent, first)) = self.times {
-            let _ = write!(
-                out,
-                ",\"slip-ns\":{},\"first-byte-ns\":{},\"service-ns\":{}",
-                sent.saturating_sub(self.intended),
-                first.saturating_sub(sent),
-                self.done.saturating_sub(sent)
-            );
-        }
-        if self.code > 0 {
-            let _ = write!(out, ",\"status\":{}", self.code);
-        }
-        if let Some(error) = self.error {
-            let _ = write!(out, ",\"error\":\"{}\"", error.name());
-        }
-        out.push_str("}\n");
+        let written = Written {
+            at_ns: self.intended,
+            pool: pool.map_or("", |(name, _)| name),
+            request: request.map_or("", |name| name),
+            lane: self.bucket,
+            latency_ns: self.done.saturating_sub(self.intended),
+            slip_ns: self.times.map(|(sent, _)| sent.saturating_sub(self.intended)),
+            first_byte_ns: self.times.map(|(sent, first)| first.saturating_sub(sent)),
+            service_ns: self.times.map(|(sent, _)| self.done.saturating_sub(sent)),
+            status: (self.code > 0).then_some(self.code),
+            error: self.error.map(ErrorKind::name),
+        };
+        // Such a struct can always be written.
+        out.push_str(&serde_json::to_string(&written).unwrap_or_default());
+        out.push('\n');
     }
+}
+
+/// A line of the log, as JSON has it. Times are nanoseconds.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Written<'a> {
+    /// The intended moment, from the start of the run.
+    at_ns: u64,
+    /// The pool's name.
+    pool: &'a str,
+    /// Its name in the scenario, or method and path.
+    request: &'a str,
+    /// Bucket of the lane.
+    lane: u16,
+    /// From the intended moment to the end of the answer, or to when it was given up.
+    latency_ns: u64,
+    /// From the intended moment to that of sending; left out without an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slip_ns: Option<u64>,
+    /// From sending to the first byte of the answer; left out without an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_byte_ns: Option<u64>,
+    /// From sending to the end of the answer; left out without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_ns: Option<u64>,
+    /// Status of the answer; left out without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// Why it failed; left out if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
 }
 
 #[cfg(test)]
@@ -167,6 +188,9 @@ mod tests {
         line(7).write(&pools, &mut text);
         let failed = Line { error: Some(ErrorKind::Timeout), code: 0, times: None, pool: 9, ..line(0) };
         failed.write(&pools, &mut text);
+        let first = r#"{"at-ns":7,"pool":"b\"c","request":"GET /","lane":3,"latency-ns":100,"slip-ns":10,"first-byte-ns":40,"service-ns":90,"status":200}"#;
+        let second = r#"{"at-ns":0,"pool":"","request":"","lane":3,"latency-ns":100,"error":"timeout"}"#;
+        assert_eq!(text, format!("{first}\n{second}\n"));
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(

@@ -278,3 +278,60 @@ request = [{ body = "{{{{", events = true }, { events = false }]
     assert_eq!(end(&flow.requests[1]), Some(Some("[DONE]".to_owned())));
     assert_eq!((end(&other.requests[0]), end(&other.requests[1])), (Some(None), None));
 }
+
+/// The names that a struct of the file knows: it lists them when it is given another.
+fn names<T: serde::de::DeserializeOwned>() -> Vec<String> {
+    let error = toml::from_str::<T>("no-such-name = 1").err().map(|error| error.to_string()).unwrap();
+    let (_, list) = error.split_once("expected ").unwrap_or_else(|| panic!("{error}"));
+    let mut names: Vec<String> = list.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+/// `docs/schema/scenario.json` is written by hand: it has the names that the structs have, no more and no fewer.
+#[test]
+fn the_schema_has_the_names_of_the_structs() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/scenario.json");
+    let schema: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let (pool, step) = ("/pool/items/properties", "/pool/items/properties/step/items/properties");
+    let request = "/pool/items/properties/request/items/properties";
+    for (place, names) in [
+        (String::new(), names::<file::File>()),
+        ("/phase/items/properties".into(), names::<file::Phase>()),
+        ("/agents/properties".into(), names::<file::Agents>()),
+        (pool.into(), names::<file::Pool>()),
+        (format!("{pool}/target/items/properties"), names::<file::Target>()),
+        (format!("{pool}/data/oneOf/1/properties"), names::<file::DataFile>()),
+        (format!("{step}/capture/additionalProperties/properties"), names::<file::Capture>()),
+        (format!("{step}/grpc/oneOf/1/properties"), names::<file::GrpcCall>()),
+        (format!("{request}/grpc/oneOf/1/properties"), names::<file::GrpcCall>()),
+        (format!("{step}/events/oneOf/1/properties"), names::<file::EventsEnd>()),
+        (format!("{request}/events/oneOf/1/properties"), names::<file::EventsEnd>()),
+    ] {
+        let told = schema.pointer(&format!("/properties{place}")).unwrap().as_object().unwrap();
+        assert_eq!(told.keys().cloned().collect::<Vec<_>>(), names, "{place}");
+    }
+    // Requests and steps are one struct: a step has no weight, a request nothing to wait for or to capture.
+    for (place, others) in [(step, &["weight"][..]), (request, &["capture", "think"])] {
+        let told = schema.pointer(&format!("/properties{place}")).unwrap().as_object().unwrap();
+        let mut all: Vec<&str> = told.keys().map(String::as_str).chain(others.iter().copied()).collect();
+        all.sort_unstable();
+        assert_eq!(all, names::<file::Request>(), "{place}");
+    }
+}
+
+/// What the schema says lets the scenarios of the repository pass.
+#[test]
+fn scenarios_fit_the_schema() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let mut files: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    files.push(WHOLE.to_owned());
+    assert!(files.len() > 5);
+    for text in files {
+        let value: serde_json::Value = toml::from_str(&text).unwrap();
+        flowlane_schema::check("scenario", &value);
+    }
+}
