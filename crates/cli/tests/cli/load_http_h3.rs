@@ -45,7 +45,7 @@ enum Early {
     /// After the first connection its sessions are taken up, and early data is refused.
     OnceOffered,
     /// It is taken, and the first request of every connection but the first is answered 425.
-    TooEarly,
+    Answered425,
 }
 
 impl Server {
@@ -91,7 +91,7 @@ impl Server {
                     tokio::spawn(async move {
                         let connecting = incoming.accept().unwrap();
                         let connection = match connecting.into_0rtt() {
-                            Ok((connection, _)) if manner.early == Early::TooEarly => connection,
+                            Ok((connection, _)) if manner.early == Early::Answered425 => connection,
                             Ok((connection, accepted)) => {
                                 accepted.await;
                                 connection
@@ -133,7 +133,7 @@ async fn serve(connection: quinn::Connection, manner: Manner, number: usize, see
             let _ = h3.shutdown(0).await;
         }
         let seen = seen.clone();
-        let too_early = manner.early == Early::TooEarly && number > 0 && taken == 1;
+        let too_early = manner.early == Early::Answered425 && number > 0 && taken == 1;
         tokio::spawn(async move {
             let Ok((request, mut stream)) = resolver.resolve_request().await else { return };
             if request.uri().path() == "/unread" {
@@ -422,7 +422,7 @@ fn early_data_that_is_refused_is_sent_again() {
     assert!(more["tls-full"] == 1 && more["tls-resumed"].as_u64().unwrap() >= 4, "{more}");
     assert_eq!(server.asked().len(), 20, "none was processed twice");
 
-    let server = Server::start("h3-too-early", Manner { early: Early::TooEarly, ..Manner::default() });
+    let server = Server::start("h3-too-early", Manner { early: Early::Answered425, ..Manner::default() });
     let (code, run) = server.report("/a", &early);
     assert_eq!(code, Some(0), "{}", counts(&run));
     all_answered(&run, 20);

@@ -265,7 +265,7 @@ impl Journey {
                                 now,
                             ) {
                                 Came::Part if plan.request_timeout.is_none() => {
-                                    until = (now + limit).min(last)
+                                    until = (now + limit).min(last);
                                 }
                                 Came::Part => {}
                                 came => return Ok(Some(came)),
