@@ -94,6 +94,9 @@ fn a_run_from_its_beginning_to_its_end() {
     agent.desk.snapshot("r", b"12");
     agent.desk.snapshot("r", &[0; 8192]);
     agent.desk.snapshot("r", b"3");
+    let status =
+        |agent: &mut Agent| agent.desk.answer(Ask::Status { run: run() }, agent.now, 0, &agent.clock).1;
+    assert_eq!((status(&mut agent), status(&mut agent)), (b"123".to_vec(), Vec::new()));
     assert_eq!(agent.desk.gone("r", 0), None);
     agent.desk.idle("r", Some(0));
     assert_eq!(agent.state(), State::Idle { gone: 0 });
@@ -113,9 +116,6 @@ fn a_run_from_its_beginning_to_its_end() {
     assert!(!agent.desk.is_finished("r"));
     assert_eq!(agent.asked(Ask::Finish { run: run() }), Answer::Done);
     assert!(agent.desk.is_finished("r"));
-    let status =
-        |agent: &mut Agent| agent.desk.answer(Ask::Status { run: run() }, agent.now, 0, &agent.clock).1;
-    assert_eq!((status(&mut agent), status(&mut agent)), (b"123".to_vec(), Vec::new()));
     agent.refuses(&Ask::Results { run: run(), part: 0 }, "no such part");
     let results: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
     agent.desk.ended("r", results.clone());

@@ -1,4 +1,4 @@
-//! Shares of generators that are gone, in the lanes of one that is left: more connections and requests, while the run goes on.
+//! Shares of generators that are gone, for the lanes of one that is left (`taking.rs`): more connections and requests, while the run goes on.
 //!
 //! A lane that has made its share waits, and does not end, while others may still be lost ([`HttpOptions::stays`](super::HttpOptions)): whoever conducts says when all is
 //! made. The time of its end is then when it had nothing more to do.
@@ -6,11 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::conn::Conn;
-use super::engine::{Engine, Stage};
-use super::plan::{Pace, Plan};
-use super::pool::requests_of;
-use super::run::HttpLoad;
+use super::plan::Plan;
 use crate::run::gone::{Gone, deal_anew};
 use crate::run::part::{Part, even};
 
@@ -27,13 +23,13 @@ pub(super) struct Share {
 pub(super) struct Anew {
     /// Whether lanes that have made their share wait.
     stays: bool,
-    over: AtomicBool,
+    pub(super) over: AtomicBool,
     /// Generators that are gone.
-    count: AtomicUsize,
+    pub(super) count: AtomicUsize,
     /// By lane of this generator, and pool.
-    shares: Mutex<Vec<Vec<Share>>>,
+    pub(super) shares: Mutex<Vec<Vec<Share>>>,
     /// Of each lane: 0 while it has anything to do, else one more than generators that it knows to be gone.
-    idle: Vec<AtomicUsize>,
+    pub(super) idle: Vec<AtomicUsize>,
 }
 
 impl Anew {
@@ -42,19 +38,19 @@ impl Anew {
     }
 
     /// Whether a lane waits that has made its share.
-    fn waits(&self) -> bool {
+    pub(super) fn waits(&self) -> bool {
         self.stays && !self.over.load(Ordering::Relaxed)
     }
 
     /// What a lane has now, and after how many were gone.
-    fn of(&self, bucket: u16) -> (usize, Vec<Share>) {
+    pub(super) fn of(&self, bucket: u16) -> (usize, Vec<Share>) {
         let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         (self.count.load(Ordering::Relaxed), shares.get(usize::from(bucket)).cloned().unwrap_or_default())
     }
 }
 
 /// The shares of all lanes of a part, with those of generators that are gone: by lane of this generator, and pool.
-fn shares(plan: &Plan, part: Part, lanes: usize, gone: &[Gone]) -> Vec<Vec<Share>> {
+pub(super) fn shares(plan: &Plan, part: Part, lanes: usize, gone: &[Gone]) -> Vec<Vec<Share>> {
     let mut mine = vec![Vec::new(); lanes];
     for (p, pool) in plan.pools.iter().enumerate() {
         let all = pool.connections as u64;
@@ -78,85 +74,9 @@ fn shares(plan: &Plan, part: Part, lanes: usize, gone: &[Gone]) -> Vec<Vec<Share
     mine
 }
 
-impl HttpLoad {
-    /// From now on this part of a run has its share of what generators had that are gone; the list only grows. Of HTTP/2 and HTTP/3 that is the rate alone.
-    pub fn share(&self, gone: &[Gone]) {
-        let common = &self.common;
-        let Some((of, left)) = Gone::left(common.part.of, gone) else { return };
-        common.gate.raise(of, left);
-        let anew = &common.anew;
-        let mut shared = anew.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        *shared = shares(&common.plan, common.part, common.lanes, gone);
-        anew.count.store(gone.len(), Ordering::Relaxed);
-    }
-
-    /// Of how many generators its lanes know that they are gone, when they have made their shares and wait; `None` while one has anything to do.
-    #[must_use]
-    pub fn idle(&self) -> Option<usize> {
-        let common = &self.common;
-        let taking = common.anew.idle.iter().zip(common.lanes_taking_part()).filter(|(_, takes)| *takes);
-        taking.map(|(idle, _)| idle.load(Ordering::Relaxed)).min()?.checked_sub(1)
-    }
-
-    /// All is made, by all: lanes that wait end.
-    pub fn finish(&self) {
-        self.common.anew.over.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Engine {
-    /// Every share is made: whether the lane waits for what else may come.
-    pub(super) fn waits(&mut self) -> bool {
-        let anew = &self.common.anew;
-        if !anew.waits() {
-            return false;
-        }
-        self.idle_since.get_or_insert(self.now);
-        // Guard: `self.gone + 1` as `1` fails load/http::gone::a_generator_that_is_left
-        anew.idle[usize::from(self.bucket)].store(self.gone + 1, Ordering::Relaxed);
-        true
-    }
-
-    /// Takes what was dealt out anew since it was last asked.
-    pub(super) fn take_shares(&mut self) {
-        let common = self.common.clone();
-        if common.anew.count.load(Ordering::Relaxed) == self.gone || !matches!(self.stage, Stage::Run(_)) {
-            return;
-        }
-        let (gone, shares) = common.anew.of(self.bucket);
-        self.gone = gone;
-        self.idle_since = None;
-        common.anew.idle[usize::from(self.bucket)].store(0, Ordering::Relaxed);
-        for (p, share) in shares.into_iter().enumerate() {
-            if self.pools[p].beside.is_none() {
-                self.take_share(p, share);
-            }
-        }
-    }
-
-    fn take_share(&mut self, p: usize, share: Share) {
-        let pool = &mut self.pools[p];
-        let had = std::mem::replace(&mut pool.share, share);
-        let was_over = pool.exhausted();
-        let more = |now: u64, had: u64| now.saturating_sub(had);
-        pool.requests_left = pool.requests_left.saturating_add(more(share.requests, had.requests));
-        pool.connections_left = pool.connections_left.saturating_add(more(share.in_all, had.in_all));
-        pool.quiet = pool.first;
-        for _ in 0..more(share.connections, had.connections) {
-            let number = self.conns.len() as u32;
-            // Those of several pools are not one after the other any more.
-            pool.last = number + 1;
-            self.conns.push(Conn::new(number, p as u16, &self.ready));
-            pool.vacant.insert(0, number);
-            pool.count += 1;
-        }
-        if pool.plan.pool.pace == Pace::Closed {
-            pool.unstarted = pool.idle.len() as u32;
-        } else if let Some(moments) = pool.moments.as_mut().filter(|_| was_over) {
-            // What was due while nothing was left to send was the others'.
-            while moments.peek().is_some_and(|moment| moment < self.now) {
-                moments.advance();
-            }
-        }
-    }
+/// What a lane has of `amount` requests over so many connections: as many as its connections make up.
+pub(super) fn requests_of(amount: u64, connections: u64, lane: usize, lanes: usize) -> u64 {
+    let before = connections * lane as u64 / lanes.max(1) as u64;
+    let upto = |c: u64| (u128::from(amount) * u128::from(c) / u128::from(connections.max(1))) as u64;
+    upto(before + even(connections, lane, lanes)) - upto(before)
 }

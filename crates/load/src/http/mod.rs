@@ -72,6 +72,7 @@ mod special;
 mod stages;
 mod steps;
 mod stream;
+mod taking;
 mod tunnel;
 pub mod url;
 pub mod via;

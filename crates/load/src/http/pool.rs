@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowlane_stack::rng::Rng;
 use quinn_proto::ClientConfig;
 
-use super::anew::Share;
+use super::anew::{Share, requests_of};
 use super::beside::Shared;
 use super::book::Book;
 use super::choice::Weighted;
@@ -53,13 +53,6 @@ impl PoolPlan {
     pub(super) fn prepared(&self, target: u16, request: u16) -> &Prepared {
         &self.prepared[usize::from(target) * self.pool.requests.len() + usize::from(request)]
     }
-}
-
-/// What a lane has of `amount` requests over so many connections: as many as its connections make up.
-pub(super) fn requests_of(amount: u64, connections: u64, lane: usize, lanes: usize) -> u64 {
-    let before = connections * lane as u64 / lanes.max(1) as u64;
-    let upto = |c: u64| (u128::from(amount) * u128::from(c) / u128::from(connections.max(1))) as u64;
-    upto(before + even(connections, lane, lanes)) - upto(before)
 }
 
 /// A pool in one lane.

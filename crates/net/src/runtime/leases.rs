@@ -88,6 +88,7 @@ impl LaneSlot {
     #[cold]
     pub(crate) fn release_address(&mut self, now: Time, frames: &Pool, shared: &Shared) {
         // There is no time to look for the server.
+        // Guard: no `self.ending = true;` fails cli/addresses::load::the_router_of_the_lease
         self.ending = true;
         self.with_dhcp(now, frames, shared, |client, out| client.release(now, out));
     }

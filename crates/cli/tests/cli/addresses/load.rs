@@ -39,6 +39,7 @@ fn all_answered(report: &Value) {
 }
 
 /// Each kind of load begins when its address is there, and gives it back at its end. The interface has no other address.
+// Long: each of its loads waits until its address has been probed (RFC 5227).
 #[test]
 fn every_load_takes_an_address_and_gives_it_back() {
     let Some(site) = Site::new("l") else { return };
@@ -63,6 +64,7 @@ fn every_load_takes_an_address_and_gives_it_back() {
 }
 
 /// With SLAAC, and with both: a target of each family is reached.
+// Long: each of its loads waits until its addresses have been probed.
 #[test]
 fn loads_at_addresses_that_routers_advertise() {
     let Some(site) = Site::new("s") else { return };
@@ -80,6 +82,7 @@ fn loads_at_addresses_that_routers_advertise() {
 }
 
 /// The router is the one that the lease names; where it names none, there is no way beyond the network.
+// Long: each of its loads waits until its address has been probed (RFC 5227).
 #[test]
 fn the_router_of_the_lease_is_used() {
     let Some(site) = Site::new("g") else { return };
@@ -105,6 +108,7 @@ fn the_router_of_the_lease_is_used() {
 }
 
 /// ^C gives the address back, in the run and while it is waited for.
+// Long: each of its loads waits until its address has been probed (RFC 5227).
 #[test]
 fn a_load_that_is_ended_gives_its_address_back() {
     let Some(site) = Site::new("e") else { return };

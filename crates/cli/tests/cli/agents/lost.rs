@@ -112,6 +112,7 @@ fn the_others_take_the_connections_and_requests_of_a_killed_agent() {
 }
 
 /// An agent that is ended at its machine leaves what it has not sent: both together make all.
+// Long: a closed loop with think times, of which one agent makes most.
 #[test]
 fn what_an_agent_has_sent_is_not_sent_again() {
     let load = ["-n", "1600", "--think", "10ms", "-d", "50s"];
