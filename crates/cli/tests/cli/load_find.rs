@@ -10,6 +10,8 @@ use flowlane_testnet::{Program, Scratch, free_port};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::wire::Wire;
+
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
     command.args(["load", "http"]).args(arguments);
@@ -280,5 +282,28 @@ fn what_makes_no_search_is_refused() {
         let (output, said) = said(command);
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
         assert!(said.contains(word), "{arguments:?}: '{word}' in {said}");
+    }
+}
+
+/// A link of ours is opened anew for each run of a search, which takes the privileges that a single run gives up.
+// Long: the runs of two searches, on a link that comes up for each of them.
+#[test]
+fn a_search_opens_its_link_for_each_run() {
+    let Some(wire) = Wire::new("af-packet", "lf") else { return };
+    for (service, load) in [("udp-echo", "udp 10.11.2.2:"), ("http", "http http://10.11.2.2:")] {
+        let port = free_port();
+        let mut server = wire.namespace.command(env!("CARGO_BIN_EXE_flowlane"));
+        server.args(["serve", service, "--port", &port.to_string(), "--workers", "1", "--no-pin"]);
+        let _server = Program::ready(server, " port ");
+        let (kind, target) = load.split_once(' ').unwrap();
+        let runs =
+            "--find-rate p50<10s --slip-budget 10s --between 100..200 --within 50% -d 200ms --warm-up 0s";
+        let (mut command, line) = wire.command(kind, &format!("{target}{port} {runs}"));
+        command.arg("--no-pin");
+        let (output, said) = said(command);
+        assert!(output.status.success(), "{line}: {said}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((found["rate"].as_f64(), &found["fails-at"]), (Some(200.0), &Value::Null), "{found}");
+        assert!(found["steps"].as_array().unwrap().len() >= 3, "{found}");
     }
 }

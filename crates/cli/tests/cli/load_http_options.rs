@@ -264,6 +264,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("tls-min", "load_http_via"),
     ("tls-max", "load_http_via"),
     ("unix-socket", "load_http_via"),
+    ("tls-resume", "load_http_h3"),
+    ("early-data", "load_http_h3"),
     ("proxy", "load_http_via"),
     ("follow-anywhere", "load_http_via"),
     ("addr", "load_serve"),

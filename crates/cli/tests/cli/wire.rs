@@ -48,8 +48,8 @@ impl Wire {
         Some(Self { link: format!("{kind}:{name}0 --key microsoft"), lab: Some(name), namespace })
     }
 
-    /// Runs a generator on our side of it: `tcp`, `memcached`.
-    pub(crate) fn load(&self, kind: &str, arguments: &str) -> Value {
+    /// A generator on our side of it: `tcp`, `memcached`; and its command line.
+    pub(crate) fn command(&self, kind: &str, arguments: &str) -> (Command, String) {
         let ours = "--addr 10.11.2.1/24,fd00:11:2::1/64 --workers 2";
         let line = format!("load {kind} {arguments} --link {} {ours} --json", self.link);
         let mut command = flowlane(&line);
@@ -59,6 +59,12 @@ impl Wire {
             inside.args(line.split_whitespace()).stdin(Stdio::null());
             command = inside;
         }
+        (command, line)
+    }
+
+    /// Runs it, and returns its report.
+    pub(crate) fn load(&self, kind: &str, arguments: &str) -> Value {
+        let (mut command, line) = self.command(kind, arguments);
         let output = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         let report: Value =

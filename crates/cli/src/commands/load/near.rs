@@ -302,6 +302,7 @@ impl Near {
         F: Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + 'static,
     {
         let Run { name, target, rss, clients, tcp, frames, io, descriptors, home, changer } = run;
+        let is_search = changer.is_none();
         let change = changing(changer);
         let mut builder = self.side.builder(Some(&self.link), self.is_kernel(), io, self.seed);
         if let Some(frames) = frames {
@@ -331,7 +332,10 @@ impl Near {
         self.link.fit_frames(&mut builder);
         let open = check(asked.on(link::open(self.link.clone(), &ours, self.side.vlan, rss)));
         link::put_on(&mut builder, host, &self.link, open);
-        builder.before_start(give_up_privileges);
+        // A search opens the link again for its next run.
+        if !is_search {
+            builder.before_start(give_up_privileges);
+        }
         Ok((self.instruments.run(builder, name, (host, recorders), change)?, host))
     }
 }

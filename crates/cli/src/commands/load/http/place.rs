@@ -328,7 +328,10 @@ impl Place {
                 host
             }
         };
-        builder.before_start(give_up_privileges);
+        // A search opens a link of ours again for its next run.
+        if may_change || self.link == LinkKind::Kernel {
+            builder.before_start(give_up_privileges);
+        }
         let runtime = self.instruments.run(
             builder,
             "load http",
