@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use super::changes::{Change, Changed, Course, Unchanged};
 use super::gate::Gate;
-use super::lanes::Kind;
-use super::timeline;
 
 /// A run whose rate may be one that can be changed.
 pub(crate) trait Changeable: Debug + Send + Sync {
@@ -17,20 +15,6 @@ pub(crate) trait Changeable: Debug + Send + Sync {
     fn duration(&self) -> Duration;
     /// Its rate per second, if it can be changed so; 0 if it has several.
     fn rate(&self, change: Change) -> Result<f64, Unchanged>;
-}
-
-impl<K: Kind> Changeable for K {
-    fn gate(&self) -> &Gate {
-        Kind::gate(self)
-    }
-
-    fn duration(&self) -> Duration {
-        timeline::duration(self.phases())
-    }
-
-    fn rate(&self, _change: Change) -> Result<f64, Unchanged> {
-        Kind::rate(self)
-    }
 }
 
 /// Changes a load while it runs, from any thread.

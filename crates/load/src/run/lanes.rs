@@ -11,8 +11,8 @@ use flowlane::Endpoint;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::changer::Changer;
-use super::changes::Unchanged;
+use super::changer::{Changeable, Changer};
+use super::changes::{Change, Unchanged};
 use super::gate::{self, Gate, Outcomes, Patience, gather};
 use super::outcome::{Account, LaneOutcome, Outcome};
 use super::timeline::{self, Phase};
@@ -50,6 +50,20 @@ pub trait Kind: Debug + Send + Sync + 'static {
     fn progress(&self) -> Self::Progress;
     /// What a lane does, from before the start to its outcome.
     fn lane(self: Arc<Self>, bucket: u16) -> impl Future<Output = LaneOutcome<Self::Counts>> + Send;
+}
+
+impl<K: Kind> Changeable for K {
+    fn gate(&self) -> &Gate {
+        Kind::gate(self)
+    }
+
+    fn duration(&self) -> Duration {
+        timeline::duration(self.phases())
+    }
+
+    fn rate(&self, _change: Change) -> Result<f64, Unchanged> {
+        Kind::rate(self)
+    }
 }
 
 /// A run.
