@@ -292,9 +292,9 @@ impl Crew {
     /// Whether every agent that is left has made its share, with those of all that are gone.
     fn all_is_made(&self) -> bool {
         let left = || self.members.iter().filter(|member| !member.over);
-        let idle = |state: &Option<State>| *state == Some(State::Idle { gone: self.gone.len() });
         // Guard: `State::Idle { gone: self.gone.len() }` as `State::Idle { gone: 0 }` fails
         // crew::tests::an_agent_that_waits
+        let idle = |state: &Option<State>| *state == Some(State::Idle { gone: self.gone.len() });
         left().any(|m| idle(&m.state))
             && left().all(|m| idle(&m.state) || matches!(m.state, Some(State::Ended { .. })))
     }
