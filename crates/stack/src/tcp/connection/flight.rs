@@ -69,8 +69,10 @@ impl Flight {
     #[inline]
     pub(crate) fn only_segment(&self) -> Option<Sent> {
         let sent = *self.board.only()?;
-        // Guard: `sent.flags & !(FIN | PUSH) == 0` as `true` fails tcp::tests::loss
-        // Guard: `self.data.len() as u32 + u32::from(sent.is(FIN)) == sent.len` as `true` fails tcp::tests::data
+        // Guard: `sent.flags & !(FIN | PUSH) == 0` as `true` fails
+        // tcp::tests::guards::what_was_told_before
+        // Guard: `self.data.len() as u32 + u32::from(sent.is(FIN)) == sent.len` as `true` fails
+        // tcp::tests::nagle::small_writes
         let whole = sent.flags & !(FIN | PUSH) == 0
             && self.data.len() as u32 + u32::from(sent.is(FIN)) == sent.len
             && self.recovery.is_plain()
