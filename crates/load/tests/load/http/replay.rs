@@ -11,7 +11,8 @@ use super::kit::{ms, plan, pool, rate, run_on};
 
 const ALL: usize = 120;
 
-/// Requests a millisecond apart, no two alike, of three methods.
+/// Four requests every four milliseconds, no two alike, of three methods: of four that are due at one moment, three are taken before a
+/// connection stands.
 fn recording(wishes: &Wishes) -> Arc<Recording> {
     let entry = |n: usize| {
         let (method, body) = match n % 3 {
@@ -20,8 +21,9 @@ fn recording(wishes: &Wishes) -> Arc<Recording> {
             _ => ("POST", format!(", \"postData\": {{\"text\": \"body {n}\"}}")),
         };
         format!(
-            "{{\"startedDateTime\": \"2026-03-01T12:00:00.{n:03}Z\", \"request\": {{\"method\": \"{method}\", \
-             \"url\": \"https://a.example/{n}?q\", \"headers\": [{{\"name\": \"X-N\", \"value\": \"{n}\"}}]{body}}}}}"
+            "{{\"startedDateTime\": \"2026-03-01T12:00:00.{:03}Z\", \"request\": {{\"method\": \"{method}\", \
+             \"url\": \"https://a.example/{n}?q\", \"headers\": [{{\"name\": \"X-N\", \"value\": \"{n}\"}}]{body}}}}}",
+            n / 4 * 4
         )
     };
     let entries: Vec<String> = (0..ALL).map(entry).collect();
