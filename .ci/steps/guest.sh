@@ -9,13 +9,14 @@ have_packages qemu-system-x86_64=qemu-system-x86 busybox=busybox-static ip=iprou
 if [ "${CI-}" = true ] && [ -z "$(apt-cache depends --important linux-image-amd64 2>/dev/null)" ]; then
     retry apt-get -q -o DPkg::Lock::Timeout=300 update >"$CI_TARGET/ci-apt.log" 2>&1 || true
 fi
-# With the features that the step `test` builds them with, so that nothing is compiled twice.
+# What the step `test` builds, so that nothing is compiled twice.
+cargo run --locked --quiet -p flowlane-mutants -- "$CI_TARGET/mutants" --copy
 while IFS== read -r name path; do
     case $name in
     guest) export GUEST_TESTS=$path ;;
     links) export GUEST_LINKS=$path ;;
     esac
-done < <(cargo test --workspace --locked --no-run --message-format=json 2>"$CI_TARGET/ci-cargo.log" |
+done < <(cd "$CI_TARGET/mutants" && cargo test --workspace --locked --no-run --message-format=json 2>"$CI_TARGET/ci-cargo.log" |
     sed -nE 's/.*"name":"(guest|links)".*"executable":"([^"]*)".*/\1=\2/p')
 [ -n "${GUEST_TESTS-}" ] && [ -n "${GUEST_LINKS-}" ] || { cat "$CI_TARGET/ci-cargo.log" >&2; exit 1; }
 export GUEST_BINARY=$CI_TARGET/debug/flowlane

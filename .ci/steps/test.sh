@@ -1,5 +1,6 @@
 #!/bin/bash
-# The README's test command. As root it includes the tests against the kernel in network namespaces.
+# The README's test command, on a copy whose guards can be broken. As root it includes the tests against the kernel in network namespaces.
+# What is built is what the steps `guest` and `mutants` take, too: with no guard broken the copy does what the workspace does.
 # Clients and servers of the world and witnesses: a router that tracks connections, captures that are read by others, a reader of Parquet files
 # and questions about HTTP/2 that nobody here wrote, and a client of memcached. A server that comes with its package is not to be started.
 pyarrow=$CI_TARGET/tools/pyarrow h2spec=$CI_TARGET/tools/h2spec gomemcache=$CI_TARGET/tools/gomemcache
@@ -30,7 +31,10 @@ witnesses() {
 }
 # They are fetched while the tests are compiled. What does not compile is said by the run below.
 witnesses &
-cargo test --workspace --locked --no-run --quiet 2>"$CI_TARGET/ci-cargo.log" || true
+copy=$CI_TARGET/mutants
+export FLOWLANE_SOURCE=$PWD
+cargo run --locked --quiet -p flowlane-mutants -- "$copy" --copy
+(cd "$copy" && cargo test --workspace --locked --no-run --quiet 2>"$CI_TARGET/ci-cargo.log") || true
 wait $!
 if [ -x "$pyarrow/bin/python" ]; then export FLOWLANE_PYARROW=$pyarrow/bin/python; fi
 if [ -x "$h2spec/h2spec" ]; then export FLOWLANE_H2SPEC=$h2spec/h2spec; fi
@@ -42,7 +46,7 @@ export "CARGO_TARGET_${triple^^}_RUNNER=$PWD/.ci/timed"
 # Every test runs, whatever fails before it. --show-output, so that a test that cannot run here can say why. Panics on
 # purpose are many: a backtrace for each would hide the failures.
 rc=0
-RUST_BACKTRACE=0 cargo test --workspace --locked --no-fail-fast -- --show-output 2>&1 | tee "$log" |
+(cd "$copy" && RUST_BACKTRACE=0 cargo test --workspace --locked --no-fail-fast -- --show-output) 2>&1 | tee "$log" |
     grep --line-buffered -E '^(error|warning| +(Running|Doc-tests) |test result|test .* FAILED)|has been running' || rc=${PIPESTATUS[0]}
 # The times are for the list of the slowest tests; what is looked for below does without.
 sed -nE 's/^ +Running (.*) \(.*/=\1/p; s/^test (.*) \.\.\. (ok|FAILED) <([0-9.]+)s>$/\3 s  \1/p' "$log" |
@@ -75,7 +79,7 @@ if [ ${#targets[@]} -gt 0 ] && [ ${#names[@]} -gt 0 ] && [ ${#names[@]} -le 2 ];
     again=$log.again
     for target in "${targets[@]}"; do
         # shellcheck disable=SC2086 # The target is several words.
-        RUST_BACKTRACE=0 cargo test $target --locked -- --exact --test-threads 1 "${names[@]}" 2>&1 | tee "$again" |
+        (cd "$copy" && RUST_BACKTRACE=0 cargo test $target --locked -- --exact --test-threads 1 "${names[@]}") 2>&1 | tee "$again" |
             grep -E '^(error|test .* (ok|FAILED)|test result)' || broken=true
         # A program that ended before it named a test that failed has none of these to run.
         ! grep -q '^test result: ok. 0 passed' "$again" || broken=true

@@ -6,7 +6,8 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What every crate with guards gets at the end of its `lib.rs`, or of its `main.rs` if it has none.
+/// What every crate with guards gets at the end of its `lib.rs`, or of its `main.rs` if it has none; and the fuzz targets, which have modules of
+/// other crates by path.
 const SWITCH: &str = r#"
 /// Whether this guard is to be broken.
 #[doc(hidden)]
@@ -18,17 +19,32 @@ pub fn mutant(number: u32) -> bool {
 }
 "#;
 
-/// Copies what a build needs; files that are the same already are left alone, so that a second build is short.
+/// The fuzz targets' crate.
+const FUZZ: &str = "fuzz";
+
+/// Copies what a build and the tests need; files that are the same already are left alone, so that a second build is short.
 pub(crate) fn make(root: &Path, to: &Path, guards: &[Guard]) -> Result<(), String> {
     let mut changed = changed(root, guards)?;
     rename(root, &mut changed)?;
     let mut kept = BTreeSet::new();
-    for name in
-        ["Cargo.toml", "Cargo.lock", "README.md", "contrib", "crates", "docs", "scenarios", "benches", "fuzz"]
-    {
+    for name in [
+        ".ci",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "Cargo.lock",
+        "Cargo.toml",
+        "README.md",
+        "benches",
+        "clippy.toml",
+        "contrib",
+        "crates",
+        "docs",
+        FUZZ,
+        "scenarios",
+    ] {
         copy(root, to, Path::new(name), &changed, &mut kept)?;
     }
-    remove_others(to, Path::new("crates"), &kept)
+    ["crates", FUZZ].into_iter().try_for_each(|name| remove_others(to, Path::new(name), &kept))
 }
 
 /// Gives the copy's crates a version of their own. Cargo tells what it has built of one workspace from what it has built of another by
@@ -76,7 +92,7 @@ fn changed(root: &Path, guards: &[Guard]) -> Result<BTreeMap<PathBuf, String>, S
         let of_file = guards.iter().filter(|guard| guard.file == file).collect();
         changed.insert(PathBuf::from(file), breakable(&read(Path::new(file))?, of_file));
     }
-    for package in guards.iter().map(Guard::package).collect::<BTreeSet<_>>() {
+    for package in guards.iter().map(Guard::package).chain([FUZZ]).collect::<BTreeSet<_>>() {
         let root_file =
             PathBuf::from(package).join(if is_library(root, package) { "src/lib.rs" } else { "src/main.rs" });
         let text = match changed.remove(&root_file) {

@@ -11,10 +11,10 @@
 //! A mark whose piece is no longer behind it is an error too, so marks stay true. See [`marks`] for how they are written.
 //!
 //! ```text
-//! cargo run -p flowlane-mutants -- DIRECTORY [--only WORD] [--changed FILE] [--tenth TURN] [--show]
+//! cargo run -p flowlane-mutants -- DIRECTORY [--copy] [--only WORD] [--changed FILE] [--tenth TURN] [--show]
 //! ```
 //!
-//! `DIRECTORY` is where the copy goes. With `--only` only guards whose text, file or test has the word; with `--changed` those of files that
+//! `DIRECTORY` is where the copy goes; with `--copy` that is all: its tests, with nothing broken, are those of the workspace. With `--only` only guards whose text, file or test has the word; with `--changed` those of files that
 //! are listed in FILE, with `--tenth` a tenth of the others by a number (see [`chosen`]); with `--show` also which tests noticed and after how
 //! long.
 
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    let (mut to, mut choice, mut show) = (None, Choice::default(), false);
+    let (mut to, mut choice, mut show, mut only_copy) = (None, Choice::default(), false, false);
     while let Some(arg) = args.next() {
         let understood = match arg.as_str() {
             "--only" => {
@@ -48,6 +48,10 @@ fn main() -> ExitCode {
                 show = true;
                 true
             }
+            "--copy" => {
+                only_copy = true;
+                true
+            }
             option if option.starts_with('-') => false,
             _ => {
                 to = Some(PathBuf::from(arg));
@@ -61,11 +65,12 @@ fn main() -> ExitCode {
     }
     let Some(to) = to else {
         eprintln!(
-            "usage: flowlane-mutants DIRECTORY [--only WORD] [--changed FILE] [--tenth TURN] [--show]; FILE is there and TURN a number"
+            "usage: flowlane-mutants DIRECTORY [--copy] [--only WORD] [--changed FILE] [--tenth TURN] [--show]; FILE is there and TURN a number"
         );
         return ExitCode::from(2);
     };
-    match all(&to, &choice, show) {
+    let done = if only_copy { copied(&to).map(|_| true) } else { all(&to, &choice, show) };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(why) => {
@@ -75,11 +80,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn all(to: &Path, choice: &Choice, show: bool) -> Result<bool, String> {
+/// Makes the copy; its guards.
+fn copied(to: &Path) -> Result<Vec<marks::Guard>, String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.ancestors().nth(2).ok_or("not in a workspace")?;
     let guards = marks::all(root)?;
     copy::make(root, to, &guards)?;
+    Ok(guards)
+}
+
+fn all(to: &Path, choice: &Choice, show: bool) -> Result<bool, String> {
+    let guards = copied(to)?;
     let chosen = chosen::chosen(&guards, choice);
     if chosen.is_empty() {
         // Nothing that changed lately has a guard, and its turn has none: that is as it may be.

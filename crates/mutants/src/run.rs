@@ -122,8 +122,7 @@ fn build(copy: &Path, guards: &[&Guard]) -> Result<Programs, String> {
     let elsewhere = named.iter().any(|program| !packages.iter().any(|package| has(package, program)));
     // Of the whole workspace what all depend on is there from its own tests; for a few crates features differ, and it is built again.
     if packages.len() > A_FEW || elsewhere {
-        // The fuzz targets have modules of other crates by path, in which nothing is broken.
-        cargo.args(["--workspace", "--exclude", "flowlane-fuzz"]);
+        cargo.arg("--workspace");
     } else {
         for package in packages {
             cargo.args(["-p", &own(copy, package)?.0]);

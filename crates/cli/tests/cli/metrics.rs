@@ -79,7 +79,11 @@ fn metrics_are_served_in_the_format_that_is_asked_for() {
         "# TYPE flowlane_worker_turns counter",
         "# UNIT flowlane_lane_busy_seconds seconds",
         "flowlane_workers 2",
-        "flowlane_instance_info{name=\"serve udp-echo\",version=\"0.1.0\"} 1",
+        concat!(
+            "flowlane_instance_info{name=\"serve udp-echo\",version=\"",
+            env!("CARGO_PKG_VERSION"),
+            "\"} 1"
+        ),
         "flowlane_drops_total{host=\"server\",layer=\"stack\",reason=\"udp-no-socket\"} 0",
     ] {
         assert!(body.lines().any(|l| l == line), "{line} in\n{body}");

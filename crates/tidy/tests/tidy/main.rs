@@ -15,9 +15,10 @@ mod words;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The repository.
+/// The repository. CI runs the tests of a copy whose guards can be broken, and names what it was copied from.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+    let here = || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf();
+    std::env::var_os("FLOWLANE_SOURCE").map_or_else(here, PathBuf::from)
 }
 
 /// Files of the source with this extension, each by its path from the repository and its text.
