@@ -95,6 +95,8 @@ fn a_rate_is_changed_and_a_load_is_paused() {
     std::thread::scope(|scope| {
         for (name, server, load) in [
             ("http", "http", "http http://127.0.0.1:PORT/ -c 4"),
+            ("http2", "http", "http http://127.0.0.1:PORT/ -c 2 --http2 3"),
+            ("http3", "http --http3 --tls", "http https://127.0.0.1:PORT/ -c 2 --http3 3 -k"),
             ("udp", "udp-echo", "udp 127.0.0.1:PORT --flows 4"),
             ("connect", "tcp-echo", "tcp 127.0.0.1:PORT --mode connect"),
             ("memcached", "memcached", "memcached 127.0.0.1:PORT -c 4"),
@@ -110,7 +112,6 @@ fn what_cannot_be_changed_says_why() {
     let http = |options: &str| format!("http http://127.0.0.1:PORT/ {options} -d 4s");
     for (name, server, load, words) in [
         ("closed", "http", &http("-c 2"), "closed loop"),
-        ("streams", "http", &http("-c 1 --http2 2 -r 100"), "HTTP/2"),
         ("search", "http", &http("-c 2 --find-rate p99<1s --between 100..200"), "sets the rates itself"),
         ("window", "udp-echo", &"udp 127.0.0.1:PORT --window 2 -d 4s".into(), "closed loop"),
         ("hold", "tcp-echo", &"tcp 127.0.0.1:PORT --mode hold --rate 100 -d 4s".into(), "that stay"),

@@ -1,7 +1,8 @@
 //! What the tasks of a pool share that run beside the engine, for HTTP/2 and HTTP/3: the schedule, the records, and requests to be sent again.
 //!
-//! A connection has as many places for requests as streams may be open on it. Free places take the times of the schedule in order; a request
-//! that is late keeps its intended time, from which its latency counts, as in the engine.
+//! A connection has as many places for requests as streams may be open on it. A time of the schedule is taken when it has come: of those that
+//! have a free place one waits for it, and the others wait in a queue for their turn. So a change of the rate finds no time that was taken ahead.
+//! A request that is late keeps its intended time, from which its latency counts, as in the engine.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -27,9 +28,9 @@ use super::run::Common;
 use super::steps;
 use super::stream::Unopened;
 use crate::report::ErrorKind;
-use crate::run::clock;
 use crate::run::door::Refusal;
 use crate::run::moments::Moments;
+use crate::run::{TICK, clock};
 
 /// How often a request is sent again before it has failed, for a server that refuses all.
 pub(super) const MOST_AGAIN: u8 = 4;
@@ -47,6 +48,8 @@ pub(super) struct Shared {
     pub(super) common: Arc<Common>,
     pub(super) plan: Arc<PoolPlan>,
     inner: Mutex<Inner>,
+    /// Held by the one that waits for the next time.
+    pub(super) first: Arc<tokio::sync::Mutex<()>>,
     /// When the schedule ends.
     pub(super) end: u64,
 }
@@ -59,6 +62,8 @@ pub(super) struct Inner {
     pub(super) origins: Origins,
     pub(super) elsewhere: HashMap<usize, Elsewhere>,
     moments: Option<Moments>,
+    /// How much later than the last the next is due.
+    gap: u64,
     /// Requests to be sent again.
     pub(super) again: VecDeque<Due>,
     requests_left: u64,
@@ -87,6 +92,7 @@ impl Shared {
             origins: Origins::default(),
             elsewhere: HashMap::new(),
             moments: pool.moments.take(),
+            gap: u64::MAX,
             again: VecDeque::new(),
             requests_left: pool.requests_left,
             connections_left: pool.connections_left,
@@ -96,7 +102,8 @@ impl Shared {
             slots: pool.count as usize,
             waiting: None,
         };
-        Arc::new(Self { common: common.clone(), plan: pool.plan.clone(), inner: inner.into(), end })
+        let (common, plan, first) = (common.clone(), pool.plan.clone(), Arc::default());
+        Arc::new(Self { common, plan, inner: inner.into(), first, end })
     }
 
     /// Streams that may be open on a connection at once.
@@ -216,8 +223,7 @@ impl Shared {
             return None;
         }
         let mut inner = self.lock();
-        let nothing_due = inner.moments.as_ref().is_some_and(|m| m.peek().is_none_or(|m| m >= self.end));
-        let nothing_left = (inner.requests_left == 0 || nothing_due) && inner.again.is_empty();
+        let nothing_left = inner.is_spent(self.end) && inner.again.is_empty();
         if inner.connections_left == 0 || nothing_left {
             return None;
         }
@@ -252,9 +258,40 @@ impl Shared {
         }
     }
 
-    /// The next request for a free place; `None` if there are no more.
-    pub(super) fn next(&self) -> Option<Due> {
-        if self.over() { None } else { self.lock().next(self.end) }
+    /// The next request for a free place.
+    pub(super) fn next(&self) -> Next {
+        let now = clock();
+        if self.common.gate.stopped() || now >= self.end {
+            return Next::Never;
+        }
+        let mut inner = self.lock();
+        if let Some(again) = inner.again.pop_front() {
+            return Next::Due(again);
+        }
+        if inner.is_spent(self.end) {
+            return Next::Never;
+        }
+        let Inner { moments, gap, requests_left, .. } = &mut *inner;
+        let Some(moments) = moments else {
+            *requests_left -= 1;
+            return Next::Due(Due { intended: now, recorded: 0, before: None });
+        };
+        moments.bend(&self.common.gate.changes, now);
+        // Those that are due within the slack go together, at its next multiple. If the next is due later than that, waiting saves nothing.
+        let slack = if *gap <= self.common.slack { self.common.slack.max(1) } else { 1 };
+        match moments.peek().filter(|moment| *moment < self.end) {
+            Some(intended) if intended <= now => {
+                moments.advance();
+                *gap = moments.peek().map_or(u64::MAX, |next| next - intended);
+                *requests_left -= 1;
+                Next::Due(Due { intended, recorded: moments.taken(), before: None })
+            }
+            later => {
+                let moment = later.map_or(u64::MAX, |moment| moment.div_ceil(slack) * slack);
+                // Guard: `now + TICK` as `u64::MAX` fails cli/load_set::a_rate_is_changed
+                Next::At(moment.min(now + TICK).min(self.end))
+            }
+        }
     }
 
     /// Which request one that is due is, and how often it was sent. Its client becomes that of the place.
@@ -336,32 +373,28 @@ impl Shared {
 }
 
 impl Inner {
-    fn next(&mut self, end: u64) -> Option<Due> {
-        if let Some(again) = self.again.pop_front() {
-            return Some(again);
-        }
-        if self.requests_left == 0 {
-            return None;
-        }
-        let (intended, gap, recorded) = match &mut self.moments {
-            None => (clock(), 0, 0),
-            Some(moments) => {
-                let moment = moments.peek().filter(|m| *m < end)?;
-                moments.advance();
-                (moment, moments.peek().map_or(u64::MAX, |next| next - moment), moments.taken())
-            }
-        };
-        self.requests_left -= 1;
-        Some(Due { intended, gap, recorded, before: None })
+    /// Whether none of the schedule is left. One that may be changed has none left only when the run ends.
+    fn is_spent(&self, end: u64) -> bool {
+        let recorded = self.moments.as_ref().filter(|moments| moments.is_recorded());
+        self.requests_left == 0 || recorded.is_some_and(|all| all.peek().is_none_or(|moment| moment >= end))
     }
+}
+
+/// What there is to do for a free place.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// This request.
+    Due(Due),
+    /// Nothing yet: one of those that are free is to ask again at this time.
+    At(u64),
+    /// Nothing any more.
+    Never,
 }
 
 /// A request that is to be sent.
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) intended: u64,
-    /// How much later the next is due.
-    pub(super) gap: u64,
     /// Its number among recorded requests, if it is one that has just become due.
     pub(super) recorded: u64,
     /// What is known of it, if it is none that has just become due.

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::conn::Conn;
 use super::engine::{Engine, Stage};
 use super::plan::{Pace, Plan, Version};
 use super::run::{Common, HttpLoad};
 use crate::run::changer::{Changeable, Changer};
 use crate::run::changes::{Change, Unchanged};
 use crate::run::gate::Gate;
+use crate::run::part::even;
 
 impl HttpLoad {
     /// What changes it while it runs.
@@ -33,15 +35,18 @@ impl Changeable for Common {
 
 /// The rate of a plan that can be changed so; 0 if its pools have several.
 fn changeable(plan: &Plan, change: Change) -> Result<f64, Unchanged> {
+    if let Change::Connections(_) = change {
+        let [pool] = &plan.pools[..] else { return Err(Unchanged::OtherConnections) };
+        let rate = if let Pace::Rate { per_second, .. } = pool.pace { per_second } else { 0.0 };
+        let is_http1 = matches!(pool.version, Version::Http1 { .. });
+        return if is_http1 { Ok(rate) } else { Err(Unchanged::OtherConnections) };
+    }
     let mut rates = Vec::with_capacity(plan.pools.len());
     for pool in &plan.pools {
         if pool.replay.is_some() {
             return Err(Unchanged::Recorded);
         }
         let Pace::Rate { per_second, .. } = pool.pace else { return Err(Unchanged::Closed) };
-        if matches!(pool.version, Version::Http2 { .. } | Version::Http3 { .. }) {
-            return Err(Unchanged::Streams);
-        }
         rates.push(per_second);
     }
     match (&rates[..], change) {
@@ -60,5 +65,37 @@ impl Engine {
         for moments in self.pools.iter_mut().filter_map(|pool| pool.moments.as_mut()) {
             moments.bend(&self.common.gate.changes, self.now);
         }
+    }
+
+    /// Has as many connections from now on as was agreed since it was last asked: its share among the lanes that had any.
+    pub(super) fn resize(&mut self) {
+        let common = self.common.clone();
+        let Some((times, all)) = common.gate.changes.size(self.resized, self.now) else { return };
+        self.resized = times;
+        let lane = usize::from(self.bucket);
+        let takes: Vec<bool> = common.lanes_taking_part().collect();
+        let before = takes[..lane].iter().filter(|takes| **takes).count();
+        let lanes = takes.iter().filter(|takes| **takes).count();
+        let Some(pool) = self.pools.first_mut() else { return };
+        let wanted = even(all.into(), before, lanes) as u32;
+        pool.wanted = wanted;
+        if pool.plan.pool.pace != Pace::Closed {
+            pool.allowed = wanted;
+        }
+        // Numbers that are not needed any more stay vacant.
+        while self.pools[0].count < wanted {
+            self.add_connection(0);
+        }
+    }
+
+    /// Gives a pool one more connection, which is not open yet.
+    pub(super) fn add_connection(&mut self, p: usize) {
+        let number = self.conns.len() as u32;
+        self.conns.push(Conn::new(number, p as u16, &self.ready));
+        let pool = &mut self.pools[p];
+        // Those of several pools are not one after the other any more.
+        pool.last = number + 1;
+        pool.vacant.insert(0, number);
+        pool.count += 1;
     }
 }

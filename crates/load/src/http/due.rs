@@ -92,7 +92,7 @@ impl Engine {
     fn behind(&self, end: u64) -> bool {
         self.pools.iter().any(|pool| {
             let due = pool.moments.as_ref().and_then(crate::run::moments::Moments::peek);
-            let free = !pool.idle.is_empty() || (!pool.connects_first() && !pool.vacant.is_empty());
+            let free = !pool.idle.is_empty() || (!pool.connects_first() && pool.has_room());
             let asks = pool.plan.pool.behaviour == Behaviour::Normal && pool.requests_left > 0;
             asks && (free || pool.kept_up) && due.is_some_and(|moment| moment < end)
         })
@@ -126,7 +126,7 @@ impl Engine {
                 continue;
             }
             let pool = &mut self.pools[p];
-            match if pool.vacant.is_empty() { Err(u64::MAX) } else { pool.may_open(self.now) } {
+            match if pool.has_room() { pool.may_open(self.now) } else { Err(u64::MAX) } {
                 Ok(()) => {
                     let Some(conn) = pool.vacant.pop() else { return u64::MAX };
                     self.take_moment(p);
@@ -190,7 +190,7 @@ impl Engine {
         self.pools[p].allowed = self.allowed(p);
         loop {
             let pool = &mut self.pools[p];
-            if pool.vacant.is_empty() || pool.active() >= pool.allowed || !pool.needs_more() {
+            if !pool.has_room() || !pool.needs_more() {
                 return u64::MAX;
             }
             if let Err(again) = pool.may_open(self.now) {
@@ -204,11 +204,11 @@ impl Engine {
     /// Number of connections in the current phase.
     fn allowed(&self, p: usize) -> u32 {
         let pool = &self.pools[p];
-        let Stage::Run(_) = self.stage else { return pool.count };
+        let Stage::Run(_) = self.stage else { return pool.wanted };
         if pool.plan.pool.pace != Pace::Closed {
-            return pool.count;
+            return pool.wanted;
         }
         let factor = self.common.factor(self.now);
-        (f64::from(pool.count) * factor).ceil().clamp(0.0, f64::from(pool.count)) as u32
+        (f64::from(pool.wanted) * factor).ceil().clamp(0.0, f64::from(pool.wanted)) as u32
     }
 }

@@ -83,6 +83,8 @@ pub(super) struct Engine {
     next_sweep: u64,
     /// Generators that are gone, as far as shares have it.
     pub(super) gone: usize,
+    /// How often the number of its connections was changed, as far as it knows.
+    pub(super) resized: usize,
     /// Since when every share is made, for a lane that waits.
     pub(super) idle_since: Option<u64>,
     /// When the next request of an open loop is due, while requests are sent.
@@ -135,6 +137,7 @@ impl Engine {
             next_tick: 0,
             next_sweep: 0,
             gone: 0,
+            resized: 0,
             idle_since: None,
             next_due: u64::MAX,
             swept: 0,
@@ -212,6 +215,9 @@ impl Engine {
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
         self.take_shares();
+        if let Stage::Run(_) = self.stage {
+            self.resize();
+        }
         let raised = self.common.gate.raised();
         for pool in &mut self.pools {
             if let Some(moments) = &mut pool.moments {

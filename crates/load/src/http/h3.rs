@@ -4,9 +4,9 @@
 //!   a turn:  datagrams ▸ answers ▸ timeouts ▸ requests that are due ▸ trains of datagrams        nothing? ▸ sleep until the next time
 //! ```
 //!
-//! A connection has a task, which opens and drives it, and as many *places* as streams may be open on it at once. A free place takes the next
-//! time of the schedule; a request that is late keeps its intended time, from which its latency counts, as in the engine. All that is due at
-//! a turn goes in as few packets as hold it. [`answer`] has what is read.
+//! A connection has a task, which opens and drives it, and as many *places* as streams may be open on it at once. One of the
+//! connections that have a free place waits for the next time of the schedule, the others for their turn to wait; a request that is late keeps its
+//! intended time, from which its latency counts, as in the engine. All that is due at a turn goes in as few packets as hold it. [`answer`] has what is read.
 //!
 //! A request that the server says it has not processed (above the last stream of a GOAWAY, or H3_REQUEST_REJECTED) has not failed
 //! (RFC 9114 §5.2, §4.1.1): it is sent again, on another connection if this one ends, and counted as `sent-again`.
@@ -29,8 +29,9 @@ use flowlane_http::h3::code;
 use flowlane_http::quic::{Client, Event, Lost};
 use hyper::body::Bytes;
 use quinn_proto::{Dir, StreamId, VarInt, WriteError};
+use tokio::sync::OwnedMutexGuard;
 
-use super::beside::{Before, Due, MOST_AGAIN, Shared, within};
+use super::beside::{Before, Due, MOST_AGAIN, Next, Shared, within};
 use super::open::{Aimed, unopened};
 use super::prepared::Third;
 use super::steps;
@@ -151,6 +152,30 @@ struct Place {
     wrote: u64,
 }
 
+/// Whether a connection is the one that waits for the next time of the schedule.
+enum First {
+    No,
+    /// Once those before it are done.
+    Queued(Pin<Box<dyn Future<Output = OwnedMutexGuard<()>> + Send>>),
+    /// Until it is dropped.
+    Is(#[expect(dead_code, reason = "held")] OwnedMutexGuard<()>),
+}
+
+impl First {
+    /// Whether it is; else it is queued, and its task is woken when it is.
+    fn is(&mut self, shared: &Shared, cx: &mut Context<'_>) -> bool {
+        if matches!(self, Self::No) {
+            *self = Self::Queued(Box::pin(shared.first.clone().lock_owned()));
+        }
+        if let Self::Queued(turn) = self
+            && let Poll::Ready(first) = turn.as_mut().poll(cx)
+        {
+            *self = Self::Is(first);
+        }
+        matches!(self, Self::Is(_))
+    }
+}
+
 /// A connection that asks. Ends with why it was lost, if it was.
 struct Line {
     shared: Arc<Shared>,
@@ -172,8 +197,12 @@ struct Line {
     writes: u64,
     /// Places that think, by when they are done.
     thinking: BinaryHeap<Reverse<(u64, u16)>>,
-    /// A request that is due at this time, or for which there is no stream.
-    held: Option<(u64, Due)>,
+    /// A request that is due and has not gone, and whether there was no stream for it.
+    held: Option<Due>,
+    blocked: bool,
+    /// Whether it waits for the next time of the schedule, and when it looks again.
+    first: First,
+    look_at: u64,
     scratch: Scratch,
     /// When the first of the requests on their way may have timed out.
     expiry: u64,
@@ -212,6 +241,9 @@ impl Line {
             writes: 0,
             thinking: BinaryHeap::new(),
             held: None,
+            blocked: false,
+            first: First::No,
+            look_at: u64::MAX,
             scratch: Scratch { target, ..Scratch::default() },
             expiry: if early { begun + shared.common.plan.timeout.as_nanos() as u64 } else { u64::MAX },
             ending: false,
@@ -247,7 +279,7 @@ impl Line {
         if now >= self.expiry {
             self.expire(now)?;
         }
-        let more = self.fill(now);
+        let more = self.fill(cx, now);
         let moved = self.detours.is_empty() && self.away.is_empty();
         let idle = self.flying.is_empty() && self.thinking.is_empty() && moved;
         let done = idle && (self.ending || !more);
@@ -260,9 +292,8 @@ impl Line {
             self.count(now);
         }
         if !done {
-            let held = self.held.as_ref().map_or(u64::MAX, |(at, _)| *at);
             let think = self.thinking.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
-            let next = held.min(think).min(self.expiry);
+            let next = self.look_at.min(think).min(self.expiry);
             if next < u64::MAX {
                 self.client.wake_at(cx, next);
             }
@@ -271,16 +302,28 @@ impl Line {
     }
 
     /// Sends the requests that are due, as far as places are free; whether there are more.
-    fn fill(&mut self, mut now: u64) -> bool {
-        while !self.ending && !self.free.is_empty() {
-            let (at, due) = match self.held.take() {
+    fn fill(&mut self, cx: &mut Context<'_>, mut now: u64) -> bool {
+        self.look_at = u64::MAX;
+        while !self.ending && !self.free.is_empty() && !(self.blocked && self.held.is_some()) {
+            let due = match self.held.take() {
                 Some(held) => held,
                 None => match self.shared.next() {
-                    None => return false,
-                    Some(due) => {
+                    Next::Due(due) => {
                         // In a closed loop it is due at this very moment.
                         now = clock();
-                        (self.moment(&due, now), due)
+                        // Another may wait for what comes next.
+                        self.first = First::No;
+                        due
+                    }
+                    Next::At(moment) => {
+                        if self.first.is(&self.shared, cx) {
+                            self.look_at = moment;
+                        }
+                        return true;
+                    }
+                    Next::Never => {
+                        self.first = First::No;
+                        return false;
                     }
                 },
             };
@@ -288,37 +331,24 @@ impl Line {
                 self.hand_back(due);
                 return false;
             }
-            if at > now {
-                self.held = Some((at, due));
-                return true;
-            }
-            let Some(place) = self.free.pop() else { return true };
-            let Due { intended, gap, recorded, before } = due;
+            let Some(place) = self.free.pop() else { break };
+            let Due { intended, recorded, before } = due;
             let client = &mut self.places[usize::from(place)].client;
             let request = self.shared.takes(client, before, recorded);
             let id =
                 if self.may_go(request.0) { self.client.connection.streams().open(Dir::Bi) } else { None };
             let Some(id) = id else {
                 // The server allows no more at once, or the handshake is to be complete: both are said.
-                self.held = Some((u64::MAX, self.later(place, (intended, gap, recorded), request)));
+                self.held = Some(self.later(place, (intended, recorded), request));
+                self.blocked = true;
                 self.free.push(place);
-                return true;
+                break;
             };
             self.ask(place, id, request, intended, now);
         }
         // What was held is looked at again when a place is free.
+        self.first = First::No;
         true
-    }
-
-    /// When a request is sent: those that are due within the slack go together, at its next multiple. If the next request is due later
-    /// than that, waiting saves nothing.
-    fn moment(&self, due: &Due, now: u64) -> u64 {
-        if due.intended <= now {
-            return due.intended;
-        }
-        let common = &self.shared.common;
-        let slack = if due.gap <= common.slack { common.slack.max(1) } else { 1 };
-        (due.intended.div_ceil(slack) * slack).min(self.shared.end.max(due.intended))
     }
 
     fn hand_back(&self, due: Due) {
@@ -564,7 +594,7 @@ impl Line {
             None => {
                 // Whoever has a stream takes it.
                 let before = Before { request: step, times: 0, client: it.client.take() };
-                self.hand_back(Due { intended: at, gap: u64::MAX, recorded: 0, before: Some(before) });
+                self.hand_back(Due { intended: at, recorded: 0, before: Some(before) });
                 self.free.push(place);
             }
         }

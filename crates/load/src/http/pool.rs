@@ -101,7 +101,8 @@ pub(super) struct PoolState {
     pub(super) pacing: Pacing,
     /// After the last request was sent: no connection before this one has anything to do.
     pub(super) quiet: u32,
-    /// Closed loop: connections of this lane in the current phase.
+    /// Connections that this lane is to have, and those of the current phase: fewer in a closed loop that ramps up.
+    pub(super) wanted: u32,
     pub(super) allowed: u32,
     burst: u64,
     part: f64,
@@ -152,6 +153,7 @@ impl PoolState {
             opening: 0,
             pacing: Pacing::new(u32::try_from(burst).unwrap_or(u32::MAX)),
             quiet: first,
+            wanted: count,
             allowed: count,
             burst,
             part,
@@ -243,6 +245,11 @@ impl PoolState {
     /// Whether another connection would have anything to do.
     pub(super) fn needs_more(&self) -> bool {
         u64::from(self.opening) + (self.idle.len() as u64) < self.requests_left && self.connections_left > 0
+    }
+
+    /// Whether it has a number for another connection, and may have one.
+    pub(super) fn has_room(&self) -> bool {
+        !self.vacant.is_empty() && self.active() < self.allowed
     }
 
     /// Whether connections are being opened that are kept open.

@@ -4,7 +4,6 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::anew::{Share, shares};
-use super::conn::Conn;
 use super::engine::{Engine, Stage};
 use super::plan::Pace;
 use super::run::HttpLoad;
@@ -74,14 +73,12 @@ impl Engine {
         pool.requests_left = pool.requests_left.saturating_add(more(share.requests, had.requests));
         pool.connections_left = pool.connections_left.saturating_add(more(share.in_all, had.in_all));
         pool.quiet = pool.first;
-        for _ in 0..more(share.connections, had.connections) {
-            let number = self.conns.len() as u32;
-            // Those of several pools are not one after the other any more.
-            pool.last = number + 1;
-            self.conns.push(Conn::new(number, p as u16, &self.ready));
-            pool.vacant.insert(0, number);
-            pool.count += 1;
+        let connections = more(share.connections, had.connections) as u32;
+        (pool.wanted, pool.allowed) = (pool.wanted + connections, pool.allowed + connections);
+        for _ in 0..connections {
+            self.add_connection(p);
         }
+        let pool = &mut self.pools[p];
         if pool.plan.pool.pace == Pace::Closed {
             pool.unstarted = pool.idle.len() as u32;
         } else if let Some(moments) = pool.moments.as_mut().filter(|_| was_over) {

@@ -16,6 +16,8 @@ pub(crate) const LEAD: u64 = 4 * TICK;
 
 /// Changes of a run, at most.
 const MOST: usize = 4096;
+/// Connections that may be asked for.
+const MOST_CONNECTIONS: u32 = 1_000_000;
 
 /// What is to change.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,6 +28,8 @@ pub enum Change {
     Pause,
     /// From then on there is the rate again.
     Resume,
+    /// From then on so many connections: others are opened, or those that have their answer are closed.
+    Connections(u32),
 }
 
 /// A change that was agreed.
@@ -47,6 +51,7 @@ impl std::fmt::Display for Changed {
         write!(f, "at {:.3} s: ", self.at.as_secs_f64())?;
         match (self.change, self.paused) {
             (Change::Pause, _) => write!(f, "paused"),
+            (Change::Connections(n), _) => write!(f, "{n} connections"),
             (Change::Resume, _) => write!(f, "resumed at {}/s", self.rate),
             (Change::Rate(_), true) => write!(f, "rate {}/s once it is resumed", self.rate),
             (Change::Rate(_), false) => write!(f, "rate {}/s", self.rate),
@@ -67,12 +72,15 @@ pub enum Unchanged {
     /// Times were recorded.
     #[error("this load replays recorded times, which are not changed while it runs")]
     Recorded,
-    /// Streams have their next moments already.
-    #[error("a load of HTTP/2 or HTTP/3 cannot be changed while it runs")]
-    Streams,
     /// Connections have their next moments already.
     #[error("a load whose messages go over TCP connections that stay cannot be changed while it runs")]
     Staying,
+    /// Its connections have streams or stay.
+    #[error("only a load of HTTP/1.1 with one pool can have its connections changed while it runs")]
+    OtherConnections,
+    /// No such number.
+    #[error("connections: from 1 to a million")]
+    BadConnections,
     /// Others make the rest of it.
     #[error("this load is a part of a run of several agents, which is not changed while it runs")]
     Part,
@@ -110,6 +118,8 @@ pub(crate) struct Bend {
 pub(crate) struct Changes {
     /// How many bends there are.
     count: AtomicUsize,
+    /// How often the number of connections was changed.
+    resized: AtomicUsize,
     agreed: Mutex<Agreed>,
     /// The time on both clocks, of a lane that has both.
     clocks: OnceLock<(Instant, u64)>,
@@ -118,6 +128,8 @@ pub(crate) struct Changes {
 #[derive(Debug, Default)]
 struct Agreed {
     bends: Vec<Bend>,
+    /// Numbers of connections, and from when on, nanoseconds on the runtime's clock.
+    sizes: Vec<(u64, u32)>,
     told: Vec<Changed>,
 }
 
@@ -157,25 +169,32 @@ impl Changes {
             Change::Resume if !paused => return Err(Unchanged::NotPaused),
             Change::Pause => paused = true,
             Change::Resume => paused = false,
+            Change::Connections(1..=MOST_CONNECTIONS) => {}
+            Change::Connections(_) => return Err(Unchanged::BadConnections),
         }
         // A change never comes before one that was asked for earlier, nor before the start.
-        let earliest = agreed.bends.last().map_or(course.start, |bend| bend.at);
+        let earliest = last.map_or(course.start, |last| course.start + last.at.as_nanos() as u64);
         let at = (now + LEAD).max(earliest);
         // Guard: `at >= course.end` as `false` fails run::changes
         if at >= course.end {
             return Err(Unchanged::Ending);
         }
-        if agreed.bends.len() >= MOST {
+        if agreed.told.len() >= MOST {
             return Err(Unchanged::TooMany);
+        }
+        let told = Changed { change, at: Duration::from_nanos(at - course.start), rate, paused };
+        agreed.told.push(told);
+        if let Change::Connections(n) = change {
+            agreed.sizes.push((at, n));
+            self.resized.store(agreed.sizes.len(), Ordering::Release);
+            return Ok(told);
         }
         let factor = match paused {
             true => 0.0,
             false if course.rate > 0.0 => rate / course.rate,
             false => 1.0,
         };
-        let told = Changed { change, at: Duration::from_nanos(at - course.start), rate, paused };
         agreed.bends.push(Bend { at, factor });
-        agreed.told.push(told);
         self.count.store(agreed.bends.len(), Ordering::Release);
         Ok(told)
     }
@@ -189,6 +208,16 @@ impl Changes {
     /// The bends after the first `seen`.
     pub(crate) fn after(&self, seen: usize) -> Vec<Bend> {
         self.lock().bends.get(seen..).unwrap_or_default().to_vec()
+    }
+
+    /// How many connections there are to be at `now`, if that was changed after the first `seen` times, and how often it was.
+    pub(crate) fn size(&self, seen: usize, now: u64) -> Option<(usize, u32)> {
+        if self.resized.load(Ordering::Relaxed) == seen {
+            return None;
+        }
+        let agreed = self.lock();
+        let came = agreed.sizes.iter().take_while(|(at, _)| *at <= now).count();
+        (came > seen).then(|| (came, agreed.sizes[came - 1].1))
     }
 
     /// What took effect in the first `elapsed` of the run.

@@ -61,8 +61,11 @@ impl<K: Kind> Changeable for K {
         timeline::duration(self.phases())
     }
 
-    fn rate(&self, _change: Change) -> Result<f64, Unchanged> {
-        Kind::rate(self)
+    fn rate(&self, change: Change) -> Result<f64, Unchanged> {
+        match change {
+            Change::Connections(_) => Err(Unchanged::OtherConnections),
+            _ => Kind::rate(self),
+        }
     }
 }
 

@@ -150,6 +150,11 @@ impl Moments {
         moments
     }
 
+    /// Whether the times were recorded, so that they stay as they are.
+    pub(crate) fn is_recorded(&self) -> bool {
+        matches!(self.law, Law::Recorded(..))
+    }
+
     /// The number among all recorded times of the one before the next: the one that was taken last.
     pub(crate) fn taken(&self) -> u64 {
         match &self.law {
@@ -207,7 +212,7 @@ impl Moments {
     /// The value of the integral at the next request stays, so what has passed of a gap has passed, and none is lost or doubled. A
     /// recorded schedule stays as it is.
     pub(crate) fn change(&mut self, at: u64, factor: f64, now: u64) {
-        if matches!(self.law, Law::Recorded(..)) {
+        if self.is_recorded() {
             return;
         }
         // Guard: `at.max(self.next.map_or(now, |next| now.min(next)))` as `at` fails run::changes

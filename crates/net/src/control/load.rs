@@ -12,6 +12,8 @@ pub enum LoadRequest {
     Pause,
     /// There is the rate again.
     Resume,
+    /// How many connections there are to be.
+    Connections(u32),
 }
 
 /// What was agreed.

@@ -11,13 +11,13 @@ use flowlane_load::{Change, Changed, Changer, Unchanged};
 use crate::commands::instance;
 use crate::{stdout, units};
 
-/// Change a load that runs with --control: its rate, or pause and resume it.
+/// Change a load that runs with --control: its rate, its connections, or pause and resume it.
 ///
 /// All lanes change at one moment, 200 ms later, which is printed and is in the report. No request that is due is lost or doubled.
-/// While it is paused nothing is due, and the run's time goes on.
+/// While it is paused nothing is due, and the run's time goes on. Of fewer connections each is closed after its answer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Set {
-    /// rate=20k, pause or resume.
+    /// rate=20k, connections=200, pause or resume.
     #[arg(value_name = "CHANGE")]
     what: What,
     /// Control socket of the load [default: that of the only instance of this user].
@@ -40,7 +40,17 @@ impl FromStr for What {
                 rate if rate > 1_000_000_000 => return Err(Unchanged::BadRate.to_string()),
                 rate => LoadRequest::Rate(rate as f64),
             },
-            _ => return Err("known are rate=N (per second, as rate=20k), pause and resume".into()),
+            (_, Some(("connections", n))) => {
+                let n = units::count(n).map_err(|e| e.to_string())?;
+                let most = u32::try_from(n).ok().filter(|n| *n > 0);
+                LoadRequest::Connections(most.ok_or(Unchanged::BadConnections.to_string())?)
+            }
+            _ => {
+                return Err(
+                    "known are rate=N (per second, as rate=20k), connections=N (HTTP/1.1), pause and resume"
+                        .into(),
+                );
+            }
         }))
     }
 }
@@ -74,6 +84,7 @@ pub(super) fn changing(
             LoadRequest::Rate(rate) => Change::Rate(*rate),
             LoadRequest::Pause => Change::Pause,
             LoadRequest::Resume => Change::Resume,
+            LoadRequest::Connections(n) => Change::Connections(*n),
         };
         let changer = changer.get().ok_or(Unchanged::NotBegun);
         let told = changer.and_then(|changer| changer.change(change)).map_err(|why| why.to_string())?;

@@ -10,7 +10,7 @@ use hyper::client::conn::http2::SendRequest;
 
 use super::follow::follow;
 use super::{Body, Broken, Ended, Outgoing, With, again, exchange};
-use crate::http::beside::{Before, Due, MOST_AGAIN, Shared, within};
+use crate::http::beside::{Before, Due, MOST_AGAIN, Next, Shared, within};
 use crate::http::client::Client;
 use crate::http::plan::Request;
 use crate::http::prepared::Prepared;
@@ -36,17 +36,8 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
     let mut slot = Slot { shared, target, sender, ended, client: None };
     let mut n = 0;
     while !slot.sender.is_closed() {
-        let Some(Due { intended, gap, recorded, before }) = slot.shared.next() else { return };
         let free = clock();
-        if intended > free {
-            // Slots that are due within the slack wake together, at its next multiple. If the next request is due later than that, waiting
-            // saves nothing.
-            let common = &slot.shared.common;
-            let slack = if gap <= common.slack { common.slack.max(1) } else { 1 };
-            let moment = intended.div_ceil(slack) * slack;
-            let moment = moment.min(slot.shared.end.max(intended));
-            flowlane::sleep_until(Time::from_nanos(moment)).await;
-        }
+        let Some(Due { intended, recorded, before }) = slot.due().await else { return };
         let (request, times) = slot.shared.takes(&mut slot.client, before, recorded);
         let mut asked = slot.ask((request, times), intended, free).await;
         while let Asked::Step(step) = asked {
@@ -84,6 +75,22 @@ struct Slot {
 }
 
 impl Slot {
+    /// The next request, once it is due; `None` if there are no more, or none on this connection.
+    async fn due(&self) -> Option<Due> {
+        if let Next::Due(due) = self.shared.next() {
+            return Some(due);
+        }
+        let _first = self.shared.first.lock().await;
+        while !self.sender.is_closed() {
+            match self.shared.next() {
+                Next::Due(due) => return Some(due),
+                Next::At(moment) => flowlane::sleep_until(Time::from_nanos(moment)).await,
+                Next::Never => return None,
+            }
+        }
+        None
+    }
+
     /// The next step of the flow, unless the run or the connection has ended.
     async fn goes_on(&mut self, step: u16, due: u64) -> Asked {
         if self.shared.over() {
@@ -92,12 +99,7 @@ impl Slot {
         }
         if self.sender.is_closed() {
             let before = Before { request: step, times: 0, client: self.client.take() };
-            self.shared.lock().again.push_back(Due {
-                intended: due,
-                gap: u64::MAX,
-                recorded: 0,
-                before: Some(before),
-            });
+            self.shared.lock().again.push_back(Due { intended: due, recorded: 0, before: Some(before) });
             return Asked::Handed;
         }
         self.ask((step, 0), due, due).await
@@ -152,12 +154,7 @@ impl Slot {
             }
             Some(Err(Broken { unprocessed: true, .. })) if times < MOST_AGAIN => {
                 let before = Before { request: place, times: times + 1, client: self.client.take() };
-                shared.lock().again.push_back(Due {
-                    intended,
-                    gap: u64::MAX,
-                    recorded: 0,
-                    before: Some(before),
-                });
+                shared.lock().again.push_back(Due { intended, recorded: 0, before: Some(before) });
                 // No think time: there was no answer.
                 return Asked::Handed;
             }

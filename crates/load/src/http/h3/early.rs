@@ -59,11 +59,7 @@ impl Line {
 
     /// What has waited for a stream, or for the end of the handshake, goes now.
     pub(super) fn unhold(&mut self) {
-        if let Some((at, due)) = &mut self.held
-            && *at == u64::MAX
-        {
-            *at = due.intended;
-        }
+        self.blocked = false;
     }
 
     /// Whether a connection that does not get so far has taken too long.
@@ -72,13 +68,8 @@ impl Line {
     }
 
     /// A request that was about to go as one to be sent later.
-    pub(super) fn later(
-        &mut self,
-        place: u16,
-        (intended, gap, recorded): (u64, u64, u64),
-        request: (u16, u8),
-    ) -> Due {
+    pub(super) fn later(&mut self, place: u16, (intended, recorded): (u64, u64), request: (u16, u8)) -> Due {
         let client = self.places[usize::from(place)].client.take();
-        Due { intended, gap, recorded, before: Some(Before { request: request.0, times: request.1, client }) }
+        Due { intended, recorded, before: Some(Before { request: request.0, times: request.1, client }) }
     }
 }

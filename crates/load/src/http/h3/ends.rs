@@ -21,7 +21,7 @@ impl Line {
         it.out = [Bytes::new(), Bytes::new()];
         let before = Before { request: asked.request, times: asked.times + 1, client: it.client.take() };
         self.free.push(place);
-        self.hand_back(Due { intended: asked.intended, gap: u64::MAX, recorded: 0, before: Some(before) });
+        self.hand_back(Due { intended: asked.intended, recorded: 0, before: Some(before) });
     }
 
     /// A request has failed; its stream is given up.
@@ -87,7 +87,7 @@ impl Line {
                 self.again(place);
             }
         }
-        if let Some((_, due)) = self.held.take() {
+        if let Some(due) = self.held.take() {
             self.hand_back(due);
         }
     }
@@ -114,12 +114,12 @@ impl Line {
                         times: 0,
                         client: self.places[usize::from(place)].client.take(),
                     };
-                    self.hand_back(Due { intended: now, gap: u64::MAX, recorded: 0, before: Some(before) });
+                    self.hand_back(Due { intended: now, recorded: 0, before: Some(before) });
                 }
                 _ => {}
             }
         }
-        if let Some((_, due)) = self.held.take() {
+        if let Some(due) = self.held.take() {
             self.hand_back(due);
         }
     }

@@ -2,11 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flowlane_load::http::{Pace, Pool, Version};
+use flowlane_load::http::{Pace, Pool};
 use flowlane_load::{Change, Changed, Unchanged};
 
-use super::kit::{Heard, good, ms, ok, plan, pool, rate, run_turned};
+use super::kit::{Heard, good, ms, ok, plan, pool, rate, run_turned, serve};
 
 /// Changes that are asked for one after the other, each as soon as the load takes it.
 fn in_turn(changes: &[Change], of: impl Fn(Change) -> Result<Changed, Unchanged>, next: &Cell<usize>) {
@@ -37,21 +38,63 @@ fn a_paused_and_faster_load_sends_what_its_changes_say() {
     assert_eq!((counts.answered, counts.failed, heard.requests()), (counts.sent, 0, counts.sent));
 }
 
+/// Connections that are open at the server come to be as many as was said, more and fewer, and no request is lost with one that is closed.
+#[test]
+fn connections_are_opened_and_closed() {
+    for pace in [Pace::Closed, rate(2000.0)] {
+        let (heard, open) = (Arc::new(Heard::default()), Arc::new(AtomicUsize::new(0)));
+        let (answers, count) = (good(&heard, |_, _, _| ok(b"hello")), open.clone());
+        let server = serve(move |stream| {
+            let (answers, open) = (answers.clone(), Open::one(&count));
+            async move {
+                answers(stream).await;
+                drop(open);
+            }
+        });
+        let plan = plan(Pool { connections: 8, pace, ..pool() }, ms(4000));
+        let (sizes, next) = ([20, 3, 12], Cell::new(0));
+        let ran = run_turned(2, plan, &server, |changer| {
+            let before = next.get().checked_sub(1).map_or(8, |last| sizes[last]);
+            if open.load(Ordering::Relaxed) == before as usize && next.get() < sizes.len() {
+                in_turn(&sizes.map(Change::Connections), |change| changer.change(change), &next);
+            }
+        });
+        assert_eq!((ran.outcome.failure.as_ref(), next.get(), ran.outcome.changes.len()), (None, 3, 3));
+        let counts = ran.counts();
+        assert_eq!((counts.answered, counts.failed, heard.requests()), (counts.sent, 0, counts.sent));
+        // Eight, twelve more, and nine after all but three were closed.
+        assert_eq!(heard.connections(), 29);
+    }
+}
+
+/// One of the connections that are open, while it is.
+struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    fn one(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn what_has_no_schedule_of_its_own_is_not_changed() {
-    let closed = Pool { pace: Pace::Closed, ..pool() };
-    let http2 = Pool { version: Version::Http2 { streams: 4 }, pace: rate(10.0), ..pool() };
-    for (pool, why) in [(closed, Unchanged::Closed), (http2, Unchanged::Streams)] {
-        let heard = Arc::new(Heard::default());
-        let server = good(&heard, |_, _, _| ok(b"hello"));
-        let seen = RefCell::new(Vec::new());
-        let ran = run_turned(1, plan(Pool { connections: 1, ..pool }, ms(300)), &server, |changer| {
-            seen.borrow_mut().push(changer.change(Change::Rate(5.0)));
-        });
-        assert!(
-            !seen.borrow().is_empty() && seen.borrow().iter().all(|s| *s == Err(why.clone())),
-            "{seen:?}"
-        );
-        assert_eq!(ran.outcome.changes, []);
-    }
+    let heard = Arc::new(Heard::default());
+    let server = good(&heard, |_, _, _| ok(b"hello"));
+    let seen = RefCell::new(Vec::new());
+    let closed = Pool { pace: Pace::Closed, connections: 1, ..pool() };
+    let ran = run_turned(1, plan(closed, ms(300)), &server, |changer| {
+        seen.borrow_mut().push(changer.change(Change::Rate(5.0)));
+    });
+    assert!(
+        !seen.borrow().is_empty() && seen.borrow().iter().all(|s| *s == Err(Unchanged::Closed)),
+        "{seen:?}"
+    );
+    assert_eq!(ran.outcome.changes, []);
 }
