@@ -53,6 +53,9 @@ fn rename(root: &Path, changed: &mut BTreeMap<PathBuf, String>) -> Result<(), St
     let read = |name: &str| fs::read_to_string(root.join(name)).map_err(|e| format!("{name}: {e}"));
     let (manifest, lock) =
         versioned(&read("Cargo.toml")?, &read("Cargo.lock")?).ok_or("Cargo.toml: no version")?;
+    // Those around what can be broken.
+    let manifest =
+        manifest.replace("[workspace.lints.rust]\n", "[workspace.lints.rust]\nunused_parens = \"allow\"\n");
     changed.insert("Cargo.toml".into(), manifest);
     changed.insert("Cargo.lock".into(), lock);
     Ok(())

@@ -258,13 +258,15 @@ impl Shared {
         }
     }
 
-    /// The next request for a free place.
-    pub(super) fn next(&self) -> Next {
+    /// The next request for a place that is free since then. What became due at the end while a place was free for it is sent all the same: only this
+    /// generator is late.
+    pub(super) fn next(&self, free: u64) -> Next {
         let now = clock();
-        if self.common.gate.stopped() || now >= self.end {
+        let mut inner = self.lock();
+        let waited = |m: &Moments| m.peek().is_some_and(|moment| (free..self.end).contains(&moment));
+        if self.common.gate.stopped() || now >= self.end && !inner.moments.as_ref().is_some_and(waited) {
             return Next::Never;
         }
-        let mut inner = self.lock();
         if let Some(again) = inner.again.pop_front() {
             return Next::Due(again);
         }
@@ -279,15 +281,17 @@ impl Shared {
         moments.bend(&self.common.gate.changes, now);
         // Those that are due within the slack go together, at its next multiple. If the next is due later than that, waiting saves nothing.
         let slack = if *gap <= self.common.slack { self.common.slack.max(1) } else { 1 };
+        // At the end of the schedule there is no waiting.
+        let together = |moment: u64| Some(moment.div_ceil(slack) * slack).filter(|later| *later < self.end);
         match moments.peek().filter(|moment| *moment < self.end) {
-            Some(intended) if intended <= now => {
+            Some(intended) if together(intended).unwrap_or(intended) <= now => {
                 moments.advance();
                 *gap = moments.peek().map_or(u64::MAX, |next| next - intended);
                 *requests_left -= 1;
                 Next::Due(Due { intended, recorded: moments.taken(), before: None })
             }
             later => {
-                let moment = later.map_or(u64::MAX, |moment| moment.div_ceil(slack) * slack);
+                let moment = later.map_or(u64::MAX, |moment| together(moment).unwrap_or(moment));
                 // Guard: `now + TICK` as `u64::MAX` fails cli/load_set::a_rate_is_changed
                 Next::At(moment.min(now + TICK).min(self.end))
             }

@@ -78,6 +78,7 @@ impl Engine {
         let lanes = takes.iter().filter(|takes| **takes).count();
         let Some(pool) = self.pools.first_mut() else { return };
         let wanted = even(all.into(), before, lanes) as u32;
+        // Guard: no `pool.wanted = wanted;` fails load/http::changer::connections_are_opened_and_closed
         pool.wanted = wanted;
         if pool.plan.pool.pace != Pace::Closed {
             pool.allowed = wanted;

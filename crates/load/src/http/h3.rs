@@ -203,6 +203,8 @@ struct Line {
     /// Whether it waits for the next time of the schedule, and when it looks again.
     first: First,
     look_at: u64,
+    /// Since when it has had a free place and nothing to send.
+    since: Option<u64>,
     scratch: Scratch,
     /// When the first of the requests on their way may have timed out.
     expiry: u64,
@@ -244,6 +246,7 @@ impl Line {
             blocked: false,
             first: First::No,
             look_at: u64::MAX,
+            since: None,
             scratch: Scratch { target, ..Scratch::default() },
             expiry: if early { begun + shared.common.plan.timeout.as_nanos() as u64 } else { u64::MAX },
             ending: false,
@@ -306,13 +309,17 @@ impl Line {
         self.look_at = u64::MAX;
         while !self.ending && !self.free.is_empty() && !(self.blocked && self.held.is_some()) {
             let due = match self.held.take() {
+                Some(held) if self.shared.over() => {
+                    self.hand_back(held);
+                    return false;
+                }
                 Some(held) => held,
-                None => match self.shared.next() {
+                None => match self.shared.next(*self.since.get_or_insert(now)) {
                     Next::Due(due) => {
                         // In a closed loop it is due at this very moment.
                         now = clock();
                         // Another may wait for what comes next.
-                        self.first = First::No;
+                        (self.first, self.since) = (First::No, None);
                         due
                     }
                     Next::At(moment) => {
@@ -327,10 +334,6 @@ impl Line {
                     }
                 },
             };
-            if self.shared.over() {
-                self.hand_back(due);
-                return false;
-            }
             let Some(place) = self.free.pop() else { break };
             let Due { intended, recorded, before } = due;
             let client = &mut self.places[usize::from(place)].client;
@@ -347,7 +350,7 @@ impl Line {
             self.ask(place, id, request, intended, now);
         }
         // What was held is looked at again when a place is free.
-        self.first = First::No;
+        (self.first, self.since) = (First::No, None);
         true
     }
 

@@ -37,7 +37,7 @@ pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<B
     let mut n = 0;
     while !slot.sender.is_closed() {
         let free = clock();
-        let Some(Due { intended, recorded, before }) = slot.due().await else { return };
+        let Some(Due { intended, recorded, before }) = slot.due(free).await else { return };
         let (request, times) = slot.shared.takes(&mut slot.client, before, recorded);
         let mut asked = slot.ask((request, times), intended, free).await;
         while let Asked::Step(step) = asked {
@@ -75,14 +75,14 @@ struct Slot {
 }
 
 impl Slot {
-    /// The next request, once it is due; `None` if there are no more, or none on this connection.
-    async fn due(&self) -> Option<Due> {
-        if let Next::Due(due) = self.shared.next() {
+    /// The next request, once it is due, for a slot that is free since then; `None` if there are no more, or none on this connection.
+    async fn due(&self, free: u64) -> Option<Due> {
+        if let Next::Due(due) = self.shared.next(free) {
             return Some(due);
         }
         let _first = self.shared.first.lock().await;
         while !self.sender.is_closed() {
-            match self.shared.next() {
+            match self.shared.next(free) {
                 Next::Due(due) => return Some(due),
                 Next::At(moment) => flowlane::sleep_until(Time::from_nanos(moment)).await,
                 Next::Never => return None,

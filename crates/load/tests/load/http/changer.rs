@@ -52,9 +52,9 @@ fn connections_are_opened_and_closed() {
             }
         });
         let plan = plan(Pool { connections: 8, pace, ..pool() }, ms(4000));
-        let (sizes, next) = ([20, 3, 12], Cell::new(0));
+        let (sizes, next) = ([20, 3, 12], Cell::new(0usize));
         let ran = run_turned(2, plan, &server, |changer| {
-            let before = next.get().checked_sub(1).map_or(8, |last| sizes[last]);
+            let before = next.get().checked_sub(1).map_or(8u32, |last| sizes[last]);
             if open.load(Ordering::Relaxed) == before as usize && next.get() < sizes.len() {
                 in_turn(&sizes.map(Change::Connections), |change| changer.change(change), &next);
             }

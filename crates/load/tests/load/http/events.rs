@@ -80,7 +80,8 @@ fn a_stream_that_does_not_begin_is_none_that_was_quick() {
         assert_eq!(ran.errors("timeout"), 4, "{version:?} {:?}", ran.counts());
         let events = events(&ran);
         assert_eq!((events.streams, events.events, events.first_event.count()), (0, 0, 4));
-        assert!(events.first_event.at(0.01) >= 198_000_000, "{:?}", events.first_event);
+        // A lane reads the clock once a turn, so a time may begin a turn too early.
+        assert!(events.first_event.at(0.01) >= 150_000_000, "{:?}", events.first_event);
     }
 }
 
