@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -68,12 +68,17 @@ impl Server {
             .with_no_client_auth();
         tls.alpn_protocols = vec![b"h3".to_vec()];
         tls.enable_early_data = true;
-        let mut client = quinn::Endpoint::client("0.0.0.0:0".parse().unwrap()).unwrap();
+        let mut client = quinn::Endpoint::client(any(self.at)).unwrap();
         client.set_default_client_config(quinn::ClientConfig::new(Arc::new(
             QuicClientConfig::try_from(tls).unwrap(),
         )));
         client
     }
+}
+
+/// A client's address: of the server's family, the kernel chooses it.
+fn any(server: SocketAddr) -> SocketAddr {
+    if server.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() }
 }
 
 type Sender = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
@@ -413,7 +418,7 @@ fn moves(server: Server, network: Option<&Namespace>) -> Value {
             for round in 0..3 {
                 for (client, sender) in &mut clients {
                     assert_eq!(ask(sender, Method::GET, "/size/50", b"").await.0, 200, "round {round}");
-                    client.rebind(UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+                    client.rebind(UdpSocket::bind(any(server.at)).unwrap()).unwrap();
                 }
             }
         });
@@ -436,15 +441,20 @@ fn moves(server: Server, network: Option<&Namespace>) -> Value {
 /// The kernel finds the lane by the connection ID: nothing has to be passed on.
 #[test]
 fn a_client_whose_address_changes_stays_in_its_lane() {
-    for (name, steer) in [("serve-h3-moves", "hash"), ("serve-h3-cpu", "cpu")] {
+    let six: SocketAddr = (Ipv6Addr::LOCALHOST, 0).into();
+    let four: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    for (name, steer, at) in
+        [("serve-h3-moves", "hash", four), ("serve-h3-six", "hash", six), ("serve-h3-cpu", "cpu", four)]
+    {
         // Of two workers that are bound to one processor each.
         let pin = if steer == "cpu" { "--cpus 0,1" } else { "--no-pin" };
         if steer == "cpu" && std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
             return skipped("steering by processor is for machines of several");
         }
-        let server = Server::on_loopback(name, &format!("{pin} --workers 2 --buckets 8 --steer {steer}"));
+        let mut server = Server::on_loopback(name, &format!("{pin} --workers 2 --buckets 8 --steer {steer}"));
+        server.at.set_ip(at.ip());
         let summary = moves(server, None);
-        assert_eq!(summary["quic-passed"], 0, "{steer}: {summary}");
+        assert_eq!(summary["quic-passed"], 0, "{steer}, {at}: {summary}");
         // Of each client at least three requests, and what acknowledges the answers to them.
         assert!(summary["quic-aligned"].as_u64().unwrap() >= 12 * 3 * 2, "{steer}: {summary}");
     }

@@ -114,7 +114,8 @@ mod tests {
     fn told() -> Vec<u8> {
         let four = |kind, value: u32| attribute(kind, &value.to_ne_bytes());
         let suspend = attribute(SUSPEND, &20_000_000_u64.to_ne_bytes());
-        [four(NUMBER, 1305), four(INDEX, 200), four(8, 0), four(DEFER, 2), suspend, four(FLUSH, 200_000)].concat()
+        [four(NUMBER, 1305), four(INDEX, 200), four(8, 0), four(DEFER, 2), suspend, four(FLUSH, 200_000)]
+            .concat()
     }
 
     #[test]

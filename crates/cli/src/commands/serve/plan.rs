@@ -13,6 +13,7 @@ use crate::io::{IoOption, Work};
 use crate::reassembly::Limits;
 use crate::rss_options::{DefaultKey, Steering, buckets};
 use crate::steering::{self, RssOption, SteeringOptions};
+use crate::suspension::Suspension;
 use crate::tunnel::TunnelSpec;
 use crate::units;
 use anyhow::{Context, bail, ensure};
@@ -76,6 +77,13 @@ pub(crate) struct Arguments {
     /// Linux 6.9.
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Steering")]
     busy_poll: Option<Duration>,
+    /// With --link kernel:NAME, leave the card's interrupts off while workers are busy, for so long at most [default: 20ms, if given without a
+    /// value]. Its settings are put back at the end. Needs Linux 6.13.
+    #[arg(
+        long, value_name = "TIME", num_args = 0..=1, default_missing_value = "20ms", value_parser = units::duration,
+        help_heading = "Steering"
+    )]
+    suspend_irqs: Option<Duration>,
     #[command(flatten)]
     io: IoOption,
     /// Whether there are kernel sockets beside a link of ours.
@@ -266,17 +274,33 @@ fn check_busy_poll(time: Option<Duration>, link: &LinkSpec) -> anyhow::Result<()
     Ok(())
 }
 
+/// A card whose interrupts are to wait while workers are busy.
+fn check_suspension(a: &Arguments, link: &LinkSpec) -> anyhow::Result<Option<Suspension>> {
+    let Some(longest) = a.suspend_irqs else { return Ok(None) };
+    let LinkSpec::Kernel(card) = link else {
+        bail!("--suspend-irqs: for kernel sockets; {link} has queues of its own")
+    };
+    let Some(card) = card else { bail!("--suspend-irqs: of which card? --link kernel:NAME says it") };
+    // Guard: `!matches!(a.idle, IdleKind::Spin)` as `true` fails cli/suspend::what_does_not_go
+    ensure!(
+        !matches!(a.idle, IdleKind::Spin),
+        "--suspend-irqs: not with --idle spin, by which nobody would take packets in"
+    );
+    Suspension::new(card, longest).map(Some)
+}
+
 /// By what kernel sockets are served: as was asked for, or as suits the service.
 fn check_io(service: Service, a: &Arguments, link: &LinkSpec) -> anyhow::Result<Io> {
     check_busy_poll(a.busy_poll, link)?;
     let work = match service {
-        Service::TcpDiscard if a.busy_poll.is_none() => Work::Receiving,
+        Service::TcpDiscard if a.busy_poll.is_none() && a.suspend_irqs.is_none() => Work::Receiving,
         _ if service.is_tcp() => Work::Connections,
         _ => Work::Datagrams,
     };
     let io = a.io.of(link, link.is_kernel() || a.beside_kernel, service.name(), work)?;
-    let both = io == Io::Uring && a.busy_poll.is_some();
-    ensure!(!both, "--busy-poll: not with --io uring, since it is epoll's");
+    for (option, given) in [("--busy-poll", a.busy_poll), ("--suspend-irqs", a.suspend_irqs)] {
+        ensure!(io != Io::Uring || given.is_none(), "{option}: not with --io uring, since it is epoll's");
+    }
     Ok(io)
 }
 
@@ -337,6 +361,7 @@ pub(super) struct Plan {
     /// How kernel sockets are steered, and a line about their card.
     pub(super) steer: Steer,
     pub(super) busy_poll: Option<Duration>,
+    pub(super) suspension: Option<Suspension>,
     pub(super) io: Io,
     pub(super) note: Option<String>,
     /// Buckets to listen in; `None` for all.
@@ -393,6 +418,7 @@ impl Plan {
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let steer = steer(a.steer, &link, &a.pinning, workers)?;
         let io = check_io(service, &a, &link)?;
+        let suspension = check_suspension(&a, &link)?;
         let note = match &link {
             LinkSpec::Kernel(Some(card)) => look_at(card, steer)?.map(|note| format!("{card}: {note}")),
             _ => None,
@@ -435,7 +461,9 @@ impl Plan {
             workers,
             rss: Arc::new(rss),
             steer,
-            busy_poll: a.busy_poll,
+            // Suspended interrupts leave it to the worker to look, if but once before it sleeps.
+            busy_poll: a.busy_poll.or(suspension.is_some().then_some(Duration::ZERO)),
+            suspension,
             io,
             note,
             listen: None,

@@ -222,7 +222,8 @@ impl Port {
                 // cli/serve_http_h3::what_the_kernel_does_not_steer
                 Some(theirs) if usize::from(theirs) < others.1 && theirs != *number => theirs,
                 named => {
-                    let ours = named.map(|lane| if lane == *number { Counter::Aligned } else { Counter::NoLane });
+                    let ours =
+                        named.map(|lane| if lane == *number { Counter::Aligned } else { Counter::NoLane });
                     ours.into_iter().for_each(|counter| lane.cells().add(counter, 1));
                     return take(from, to, data, endpoint);
                 }
