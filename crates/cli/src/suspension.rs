@@ -145,7 +145,7 @@ pub(crate) fn end() {
         drop(child.stdin.take());
         if !child.wait().is_ok_and(|status| status.success()) {
             say!(
-                "flowlane: {card}: its interrupts could not be set as they were: 'ip link set {card} down' and 'up' may"
+                "flowlane: {card}: the settings of its interrupts (irq-suspend-timeout of its NAPIs) could not be set back"
             );
         }
     }

@@ -128,7 +128,7 @@ fn a_card_may_change_or_go_meanwhile() {
     card.near().unwrap().ip("link del near0").unwrap();
     server.signal(Signal::INT);
     let ended = server.end();
-    let complained = ended.said.iter().any(|line| line.contains("could not be set"));
+    let complained = ended.said.iter().any(|line| line.contains("could not be set back"));
     assert!(ended.status.success() && !complained, "{:?}", ended.said);
 }
 
@@ -137,8 +137,7 @@ fn of_two_instances_one_sets_the_card() {
     let Some(card) = card("spt") else { return };
     let first = ready(&card, "--suspend-irqs");
     let second = SERVE.replace("8080", "8081");
-    let second =
-        begun(flowlane(card.near().unwrap(), &format!("{second} --suspend-irqs 1ms")));
+    let second = begun(flowlane(card.near().unwrap(), &format!("{second} --suspend-irqs 1ms")));
     let note = "near0: interrupts wait as another instance has set it, until that ends";
     assert!(second.heard().iter().any(|line| line.contains(note)), "{:?}", second.heard());
     assert_eq!(set(&card), SUSPENDED);

@@ -281,7 +281,6 @@ fn check_suspension(a: &Arguments, link: &LinkSpec) -> anyhow::Result<Option<Sus
         bail!("--suspend-irqs: for kernel sockets; {link} has queues of its own")
     };
     let Some(card) = card else { bail!("--suspend-irqs: of which card? --link kernel:NAME says it") };
-    // Guard: `!matches!(a.idle, IdleKind::Spin)` as `true` fails cli/suspend::what_does_not_go
     ensure!(
         !matches!(a.idle, IdleKind::Spin),
         "--suspend-irqs: not with --idle spin, by which nobody would take packets in"

@@ -30,7 +30,7 @@ use crate::capture::CaptureOptions;
 use crate::card::{Access, Surroundings};
 use crate::error::StartError;
 use crate::events;
-use crate::kernel::{Io, Steer, Steering};
+use crate::kernel::{Io, Poller, Steer, Steering};
 use crate::shared::{Post, Shared};
 use crate::wake::Wake;
 use links::{Attached, Wire};
@@ -336,6 +336,7 @@ impl Builder {
                 named.push(Steering::new(host.steer, host.rss.clone(), 0, &cpus, self.workers).words());
             }
             named.extend(by.clone());
+            named.extend(self.busy_poll.map(Poller::polls));
         }
         let steered = links.take_cards(&self.hosts, self.workers);
         let watched = links.watched();
