@@ -74,7 +74,7 @@ impl Suspension {
 
     fn begun(&self) -> anyhow::Result<String> {
         // Reading takes no privilege, so what a privilege would not mend is said first.
-        let found = napis(&self.card)?.list().map_err(|e| old_or(e))?;
+        let found = napis(&self.card)?.list().map_err(old_or)?;
         ensure!(
             !found.is_empty(),
             "it has no NAPI, whose interrupts could wait (a veth has one while 'ethtool -K {} gro on' holds)",

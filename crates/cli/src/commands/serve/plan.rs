@@ -1,5 +1,7 @@
 //! The arguments of a service, and the plan that is made from them once they are checked.
 
+mod polling;
+
 use super::Service;
 use crate::address::{self, Address};
 use crate::asking::{self, Addr, Asked, Asking};
@@ -9,7 +11,7 @@ use crate::discovery::Discovery;
 use crate::fast_open;
 use crate::idle::IdleKind;
 use crate::instruments::Instruments;
-use crate::io::{IoOption, Work};
+use crate::io::IoOption;
 use crate::reassembly::Limits;
 use crate::rss_options::{DefaultKey, Steering, buckets};
 use crate::steering::{self, RssOption, SteeringOptions};
@@ -227,9 +229,6 @@ impl PolicyKind {
     }
 }
 
-/// A worker that polls a card does nothing else.
-const LONGEST_POLL: Duration = Duration::from_millis(10);
-
 /// Values of `--steer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum SteerKind {
@@ -263,44 +262,6 @@ fn steer(
             _ => Steer::Hash,
         },
     })
-}
-
-/// A time to poll: within its bounds, and for kernel sockets.
-fn check_busy_poll(time: Option<Duration>, link: &LinkSpec) -> anyhow::Result<()> {
-    let Some(time) = time else { return Ok(()) };
-    ensure!(link.is_kernel(), "--busy-poll: for kernel sockets; {link} is polled anyway (--idle spin)");
-    let some = Duration::from_micros(1)..=LONGEST_POLL;
-    ensure!(some.contains(&time), "--busy-poll {time:?}: must be from 1us to 10ms");
-    Ok(())
-}
-
-/// A card whose interrupts are to wait while workers are busy.
-fn check_suspension(a: &Arguments, link: &LinkSpec) -> anyhow::Result<Option<Suspension>> {
-    let Some(longest) = a.suspend_irqs else { return Ok(None) };
-    let LinkSpec::Kernel(card) = link else {
-        bail!("--suspend-irqs: for kernel sockets; {link} has queues of its own")
-    };
-    let Some(card) = card else { bail!("--suspend-irqs: of which card? --link kernel:NAME says it") };
-    ensure!(
-        !matches!(a.idle, IdleKind::Spin),
-        "--suspend-irqs: not with --idle spin, by which nobody would take packets in"
-    );
-    Suspension::new(card, longest).map(Some)
-}
-
-/// By what kernel sockets are served: as was asked for, or as suits the service.
-fn check_io(service: Service, a: &Arguments, link: &LinkSpec) -> anyhow::Result<Io> {
-    check_busy_poll(a.busy_poll, link)?;
-    let work = match service {
-        Service::TcpDiscard if a.busy_poll.is_none() && a.suspend_irqs.is_none() => Work::Receiving,
-        _ if service.is_tcp() => Work::Connections,
-        _ => Work::Datagrams,
-    };
-    let io = a.io.of(link, link.is_kernel() || a.beside_kernel, service.name(), work)?;
-    for (option, given) in [("--busy-poll", a.busy_poll), ("--suspend-irqs", a.suspend_irqs)] {
-        ensure!(io != Io::Uring || given.is_none(), "{option}: not with --io uring, since it is epoll's");
-    }
-    Ok(io)
 }
 
 /// A card that was named for kernel sockets: that it is there, and a line about what of it does not fit the workers.
@@ -416,8 +377,8 @@ impl Plan {
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let steer = steer(a.steer, &link, &a.pinning, workers)?;
-        let io = check_io(service, &a, &link)?;
-        let suspension = check_suspension(&a, &link)?;
+        let io = polling::check_io(service, &a, &link)?;
+        let suspension = polling::check_suspension(&a, &link)?;
         let note = match &link {
             LinkSpec::Kernel(Some(card)) => look_at(card, steer)?.map(|note| format!("{card}: {note}")),
             _ => None,
