@@ -1,4 +1,4 @@
-//! What the kernel does when a queue has packets: its NAPIs, by the netdev family of [generic netlink](super::genl) (linux/netdev.h).
+//! What the kernel does when a queue has packets: its NAPIs, by the netdev family of generic netlink (`genl.rs`) (linux/netdev.h).
 //!
 //! ```text
 //!   interrupt ▸ softirq polls the queue until it is empty ▸ interrupts on                      as a card comes
