@@ -306,6 +306,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "no_pin",
             "cpus",
             "busy_poll",
+            "suspend_irqs",
             "io",
             "idle",
         ],

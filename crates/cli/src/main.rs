@@ -48,6 +48,7 @@ mod schemas;
 mod service_file;
 mod stdout;
 mod steering;
+mod suspension;
 mod terminal;
 mod trace;
 mod tunnel;
@@ -95,6 +96,7 @@ fn main() -> std::process::ExitCode {
         Ok(cli) => {
             let result = trace::begin().and_then(|()| cli.command.run());
             keeper::links_are_closed();
+            suspension::end();
             exit::code(result)
         }
         Err(e) => exit::usage(&e),

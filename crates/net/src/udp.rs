@@ -259,6 +259,22 @@ impl UdpSocket {
         })?
     }
 
+    /// Has datagrams of QUIC go to the lane that their connection ID names: so many bytes, of which the first two are the number of the
+    /// [lane](crate::current), high byte first. These are packets with a short header, and Handshake packets (RFC 9000 §17); all others, and
+    /// those of which the ID names no lane, go by the [host's rule](crate::Steer), without which nothing changes here. To be said in every lane.
+    /// Whoever sends an ID chooses a lane by it. The kernel finds the lane, so on our own stack, and with a program that the kernel refuses
+    /// (`steering-refused` of [`KernelStats`](crate::KernelStats)), datagrams come by their flow: look at the ID once more, and pass on what
+    /// another lane's names.
+    ///
+    /// # Errors
+    /// On another lane, or closed.
+    pub fn steer_by_connection_id(&self, length: u8) -> Result<(), SocketError> {
+        self.lane.with(|slot, _, _| match self.id {
+            Id::Stack(_) => Ok(()),
+            Id::Kernel(id) => slot.sockets()?.steer_by_id(id, length),
+        })?
+    }
+
     /// Sends `payload` to `destination`, waiting for room.
     ///
     /// # Errors

@@ -53,6 +53,8 @@ pub const SAMPLES: Needs = Needs { linux: Some((5, 8)), capabilities: &[CAP_NET_
 pub const PROBES: Needs = Needs { capabilities: &[CAP_NET_RAW], ..NOTHING };
 /// A card's settings: `rss tune --apply`, `rss restore`, `--rss set`.
 pub const SETTINGS: Needs = Needs { capabilities: &[CAP_NET_ADMIN], ..NOTHING };
+/// Interrupts of a card that wait while a program is busy: `serve --suspend-irqs`.
+pub const SUSPENSION: Needs = Needs { linux: Some((6, 13)), capabilities: &[CAP_NET_ADMIN], ..NOTHING };
 /// Pairs of TAP interfaces: `epair`.
 pub const EPAIR: Needs = Needs { linux: Some((5, 8)), capabilities: &[CAP_NET_ADMIN], tun: true, ..NOTHING };
 /// Network namespaces and what is in them: `lab`.

@@ -6,6 +6,7 @@ pub mod card;
 pub mod counters;
 mod genl;
 mod names;
+pub mod napi;
 pub mod queues;
 pub mod settings;
 pub mod watch;

@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Lab(lab::Lab),
     #[command(hide = true)]
     RestoreCard(crate::keeper::RestoreCard),
+    #[command(hide = true)]
+    RestoreInterrupts(crate::suspension::RestoreInterrupts),
     Completions(shell::Completions),
     Man(shell::Man),
 }
@@ -78,6 +80,7 @@ impl Command {
             Self::Switch(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::RestoreCard(command) => command.run(),
+            Self::RestoreInterrupts(command) => command.run(),
             Self::Completions(completions) => completions.run(),
             Self::Man(man) => man.run(),
         }

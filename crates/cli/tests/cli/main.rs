@@ -54,6 +54,7 @@ mod serve_memcached;
 mod service_file;
 mod sharing;
 mod stat;
+mod suspend;
 mod switch;
 mod top;
 mod trace;

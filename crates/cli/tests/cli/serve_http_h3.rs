@@ -3,13 +3,13 @@
 
 use std::cell::RefCell;
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use flowlane_testnet::{Program, Scratch, free_port, skipped};
+use flowlane_testnet::{Card, CardConfig, Namespace, Program, Scratch, free_port, skipped};
 use http::Method;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::rustls::pki_types::CertificateDer;
@@ -32,9 +32,19 @@ struct Server {
 
 impl Server {
     fn start(name: &str, more: &str) -> Self {
-        let (scratch, port) = (Scratch::new(name), free_port());
+        Self::on_loopback(name, &format!("--no-pin {more}"))
+    }
+
+    /// Where its certificate is to be.
+    fn place(name: &str) -> (Scratch, String) {
+        let scratch = Scratch::new(name);
         let ca = scratch.path("ca.pem");
-        let line = format!("serve http --port {port} --tls --write-cert {ca} --http3 --no-pin --json {more}");
+        (scratch, ca)
+    }
+
+    fn on_loopback(name: &str, more: &str) -> Self {
+        let ((scratch, ca), port) = (Self::place(name), free_port());
+        let line = format!("serve http --port {port} --tls --write-cert {ca} --http3 --json {more}");
         let program = Program::ready(flowlane(&line), &format!("port {port} and UDP port {port}"));
         Self { program, scratch, at: ([127, 0, 0, 1], port).into() }
     }
@@ -58,12 +68,17 @@ impl Server {
             .with_no_client_auth();
         tls.alpn_protocols = vec![b"h3".to_vec()];
         tls.enable_early_data = true;
-        let mut client = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut client = quinn::Endpoint::client(any(self.at)).unwrap();
         client.set_default_client_config(quinn::ClientConfig::new(Arc::new(
             QuicClientConfig::try_from(tls).unwrap(),
         )));
         client
     }
+}
+
+/// A client's address: of the server's family, the kernel chooses it.
+fn any(server: SocketAddr) -> SocketAddr {
+    if server.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() }
 }
 
 type Sender = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
@@ -389,33 +404,119 @@ fn little_is_sent_to_an_address_that_nobody_has_proved() {
     assert!(came <= all as usize && all <= 3 * sent as u64, "{sent} bytes, and {all} back (RFC 9000 §8.1)");
 }
 
-#[test]
-fn a_client_whose_address_changes_stays_in_its_lane() {
+/// Clients whose port changes in mid-connection, as behind a NAT that forgets; and what the server's summary says then.
+fn moves(server: Server, network: Option<&Namespace>) -> Value {
     const CLIENTS: usize = 12;
-    let server = Server::start("serve-h3-moves", "--workers 2 --buckets 8");
-    run(async {
-        let mut clients = Vec::new();
-        for _ in 0..CLIENTS {
-            let client = server.client();
-            let sender = connect(&client, server.at).await;
-            clients.push((client, sender));
-        }
-        for round in 0..3 {
-            for (client, sender) in &mut clients {
-                assert_eq!(ask(sender, Method::GET, "/size/50", b"").await.0, 200, "round {round}");
-                // Another port, as behind a NAT that has forgotten the first.
-                client.rebind(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+    let asking = || {
+        run(async {
+            let mut clients = Vec::new();
+            for _ in 0..CLIENTS {
+                let client = server.client();
+                let sender = connect(&client, server.at).await;
+                clients.push((client, sender));
             }
-        }
-    });
+            for round in 0..3 {
+                for (client, sender) in &mut clients {
+                    assert_eq!(ask(sender, Method::GET, "/size/50", b"").await.0, 200, "round {round}");
+                    client.rebind(UdpSocket::bind(any(server.at)).unwrap()).unwrap();
+                }
+            }
+        });
+    };
+    match network {
+        Some(network) => network.run(asking).unwrap(),
+        None => asking(),
+    }
     let summary = server.summary();
     let lanes = summary["buckets"].as_array().unwrap();
     let each = |name: &str| lanes.iter().map(|lane| lane[name].as_u64().unwrap()).collect::<Vec<_>>();
     let thrice: Vec<u64> = each("connections").iter().map(|n| n * 3).collect();
     assert_eq!(each("requests"), thrice, "each was asked in the lane of its connection: {summary}");
     assert_eq!(summary["http3-connections"], CLIENTS);
+    assert!(summary["quic-migrations"].as_u64().unwrap() >= 2 * CLIENTS as u64, "{summary}");
+    assert_eq!(summary["quic-no-lane"], 0, "{summary}");
+    summary
+}
+
+/// The kernel finds the lane by the connection ID: nothing has to be passed on.
+#[test]
+fn a_client_whose_address_changes_stays_in_its_lane() {
+    let six: SocketAddr = (Ipv6Addr::LOCALHOST, 0).into();
+    let four: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
+    for (name, steer, at) in
+        [("serve-h3-moves", "hash", four), ("serve-h3-six", "hash", six), ("serve-h3-cpu", "cpu", four)]
+    {
+        // Of two workers that are bound to one processor each.
+        let pin = if steer == "cpu" { "--cpus 0,1" } else { "--no-pin" };
+        if steer == "cpu" && std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+            return skipped("steering by processor is for machines of several");
+        }
+        let mut server = Server::on_loopback(name, &format!("{pin} --workers 2 --buckets 8 --steer {steer}"));
+        server.at.set_ip(at.ip());
+        let summary = moves(server, None);
+        assert_eq!(summary["quic-passed"], 0, "{steer}, {at}: {summary}");
+        // Of each client at least three requests, and what acknowledges the answers to them.
+        assert!(summary["quic-aligned"].as_u64().unwrap() >= 12 * 3 * 2, "{steer}: {summary}");
+    }
+}
+
+/// Where the kernel knows nothing of connection IDs, lanes pass on what names another.
+#[test]
+fn what_the_kernel_does_not_steer_is_passed_on() {
+    let server = Server::start("serve-h3-passes", "--workers 2 --buckets 8 --steer none");
+    let summary = moves(server, None);
     // That none of two dozen new ports belongs to another lane of eight does not happen.
     assert!(summary["quic-passed"].as_u64().unwrap() >= 10, "{summary}");
+}
+
+/// Over AF_XDP a program cannot choose another queue's socket: a datagram comes to the lane of its flow, which passes it to the lane that it names.
+#[test]
+fn a_client_of_a_cards_queues_stays_in_its_lane() {
+    if let Err(why) = flowlane_testnet::requires() {
+        return skipped(why);
+    }
+    let card = Card::new(&CardConfig::for_test("h3", 2)).unwrap();
+    let (scratch, ca) = Server::place("serve-h3-xdp");
+    let mut command = card.near().unwrap().command(env!("CARGO_BIN_EXE_flowlane"));
+    let line = format!(
+        "serve http --link af-xdp:near0 --addr 10.11.2.9/24 --workers 2 --buckets 8 --key microsoft --udp-4tuple --port 443 --no-pin --tls \
+         --write-cert {ca} --http3 --json"
+    );
+    command.args(line.split_whitespace()).stdin(Stdio::null());
+    let program = Program::ready(command, "port 443 and UDP port 443");
+    let server = Server { program, scratch, at: ([10, 11, 2, 9], 443).into() };
+    let summary = moves(server, Some(card.far()));
+    assert!(summary["quic-passed"].as_u64().unwrap() >= 10, "{summary}");
+}
+
+/// Forged connection IDs lead to some lane, or to none, and to nothing worse.
+#[test]
+fn forged_connection_ids_choose_a_lane_and_nothing_else() {
+    let server = Server::start("serve-h3-forged", "--workers 2 --buckets 4 --steer hash");
+    let mut client = None;
+    run(async {
+        let quinn = server.client();
+        let mut sender = connect(&quinn, server.at).await;
+        assert_eq!(ask(&mut sender, Method::GET, "/size/50", b"").await.0, 200);
+        let forger = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // Each lane that there is, the first that there is not, and the last; and what is too short to name any.
+        for lane in [0, 1, 2, 3, 4, u16::MAX] {
+            for long in [false, true] {
+                let head: &[u8] = if long { &[0xe0, 0, 0, 0, 1, 8] } else { &[0x40] };
+                let whole = [head, &lane.to_be_bytes(), &[7; 40]].concat();
+                for end in 0..whole.len() {
+                    forger.send_to(&whole[..end], server.at).unwrap();
+                }
+                assert_eq!(ask(&mut sender, Method::GET, "/size/50", b"").await.0, 200, "{lane}, {long}");
+            }
+        }
+        client = Some((quinn, sender));
+    });
+    let summary = server.summary();
+    drop(client);
+    // A name of two lanes that there are not, in what is long enough: from 9 bytes on of 43, from 14 on of 48.
+    assert_eq!(summary["quic-no-lane"], 2 * (34 + 34), "{summary}");
+    assert_eq!((&summary["quic-passed"], &summary["requests"]), (&0.into(), &13.into()), "{summary}");
 }
 
 #[test]

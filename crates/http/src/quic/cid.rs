@@ -8,7 +8,8 @@
 //! ```
 //!
 //! An ID of another lane's shows in packets of the handshake and behind it. Of the first packets (Initial, 0-RTT) the client has chosen the ID, and
-//! says nothing of a lane by it; their addresses and ports lead them to the lane that goes on.
+//! says nothing of a lane by it; their addresses and ports lead them to the lane that goes on. Kernel sockets are chosen by the same rule
+//! ([`flowlane::UdpSocket::steer_by_connection_id`]).
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use quinn_proto::{ConnectionId, ConnectionIdGenerator};
 use ring::rand::{SecureRandom, SystemRandom};
 
 /// Length of an ID, bytes.
-const LENGTH: usize = 8;
+pub(crate) const LENGTH: usize = 8;
 /// First byte of a packet with a long header, and of these the type of a handshake (RFC 9000 §17.2).
 const LONG: u8 = 0x80;
 const KIND: u8 = 0x30;

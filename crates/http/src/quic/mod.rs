@@ -23,6 +23,7 @@ use flowlane::SocketError;
 use quinn_proto::{ConnectError, ConnectionError};
 
 pub use base::Base;
+pub(crate) use cid::LENGTH as ID_LENGTH;
 pub use cid::{LaneIds, lane_of};
 pub use client::{Client, Event, transport};
 pub use peer::{News, Peer};

@@ -47,8 +47,14 @@ counters! {
     Http2, "http2-connections", "connections with HTTP/2";
     /// Connections that spoke HTTP/3.
     Http3, "http3-connections", "connections with HTTP/3";
+    /// Datagrams of QUIC that came to the lane that their connection ID names.
+    Aligned, "quic-aligned", "datagrams of QUIC that came to the lane they name";
     /// Datagrams of QUIC that came to another lane than that of their connection, and were passed on.
     Passed, "quic-passed", "datagrams of QUIC passed on to their lane";
+    /// Datagrams of QUIC that name a lane that there is not.
+    NoLane, "quic-no-lane", "datagrams of QUIC that name a lane that there is not";
+    /// Times that a client of QUIC came to be elsewhere.
+    Migrated, "quic-migrations", "changes of address of clients of QUIC";
     /// Clients of QUIC that were asked to prove their address.
     Retries, "quic-retries", "clients of QUIC asked to prove their address (Retry)";
     /// Requests that came as early data.

@@ -91,7 +91,7 @@ impl KernelLane {
     /// Notes a socket of this lane on a port.
     fn take_port(&mut self, ports: &mut Taken<'_>, key: (Kind, SocketAddr), id: SocketId) {
         let sockets = ports.entry(key).or_default();
-        sockets.push(Bound { lane: self.lane, slot: id.slot, worker: self.worker });
+        sockets.push(Bound { lane: self.lane, slot: id.slot, worker: self.worker, ids: 0 });
         if let Some(socket) = self.sockets.get(id) {
             aim(&self.ports.steering, &mut self.stats, socket.fd(), key, sockets);
         }
@@ -113,6 +113,20 @@ impl KernelLane {
 }
 
 impl KernelLane {
+    /// Has datagrams of a shared port go to the lane that their connection ID names, which has so many bytes.
+    pub(crate) fn steer_by_id(&mut self, id: SocketId, length: u8) -> Result<(), SocketError> {
+        let socket = self.sockets.get(id).ok_or(SocketError::Closed)?;
+        let ports = self.ports.clone();
+        let mut ports = ports.lock();
+        for (key, sockets) in ports.iter_mut() {
+            let ours = |s: &&mut Bound| s.lane == self.lane && s.slot == id.slot;
+            let Some(ours) = sockets.iter_mut().find(ours) else { continue };
+            ours.ids = length;
+            aim(&self.ports.steering, &mut self.stats, socket.fd(), *key, sockets);
+        }
+        Ok(())
+    }
+
     /// Listens on a port of one address, or of all of both families; port 0 takes a free one.
     pub(crate) fn listen(
         &mut self,
@@ -366,8 +380,16 @@ fn aim(
     sockets: &[Bound],
 ) {
     let families = Families::of(address.ip());
-    if let Some(program) = steering.program(kind == Kind::Tcp, families, sockets) {
-        stats.steering_refused += u64::from(select::attach(fd, &program).is_err());
+    let Some(program) = steering.program(kind == Kind::Tcp, families, sockets) else { return };
+    if select::attach(fd, &program).is_err() {
+        stats.steering_refused += 1;
+        // The programs of many lanes are long. Better by the flow than not at all.
+        let without: Vec<Bound> = sockets.iter().map(|s| Bound { ids: 0, ..*s }).collect();
+        if without != sockets
+            && let Some(program) = steering.program(kind == Kind::Tcp, families, &without)
+        {
+            stats.steering_refused += u64::from(select::attach(fd, &program).is_err());
+        }
     }
 }
 

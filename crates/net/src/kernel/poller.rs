@@ -139,6 +139,15 @@ impl Poller {
         self.ring.as_ref().map_or(self.epoll.as_fd(), |ring| ring.signal.as_fd())
     }
 
+    /// How long they are polled, in words for people.
+    pub(crate) fn polls(time: Duration) -> String {
+        if time.is_zero() {
+            "polled before workers sleep".to_owned()
+        } else {
+            format!("polled for {time:?} before workers sleep")
+        }
+    }
+
     /// Has waits poll the queues of the sockets' cards for so long before they sleep.
     pub(crate) fn busy_poll(&self, time: Duration) -> Result<(), StartError> {
         let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);

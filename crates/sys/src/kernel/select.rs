@@ -25,7 +25,7 @@ pub struct Instruction {
 /// Instructions in a program at most.
 pub const MOST: usize = libc::BPF_MAXINSNS as usize;
 
-/// Offset of the network header's first byte (`SKF_NET_OFF`).
+/// Offset of the network header's first byte (`SKF_NET_OFF`). From 0 on is the payload of a datagram.
 pub const NETWORK: u32 = -0x10_0000_i32 as u32;
 /// Offset at which a load gives the processor that handles the packet (`SKF_AD_OFF + SKF_AD_CPU`).
 pub const PROCESSOR: u32 = (-0x1000_i32 + 36) as u32;
@@ -36,6 +36,7 @@ pub mod code {
     pub const LD: u16 = 0x20;
     pub const LDH: u16 = 0x28;
     pub const LDB: u16 = 0x30;
+    pub const LD_LENGTH: u16 = 0x80;
     pub const LD_INDEXED: u16 = 0x40;
     pub const LDH_INDEXED: u16 = 0x48;
     pub const LD_MEMORY: u16 = 0x60;
@@ -44,6 +45,7 @@ pub mod code {
     pub const ST: u16 = 0x02;
     pub const ADD_X: u16 = 0x0c;
     pub const MUL: u16 = 0x24;
+    pub const AND: u16 = 0x54;
     pub const RSH: u16 = 0x74;
     pub const MOD: u16 = 0x94;
     pub const XOR: u16 = 0xa4;

@@ -7,7 +7,7 @@
 //!                                                                     the next one at a multiple of four
 //! ```
 //!
-//! Families are `ethtool` ([`card`](super::card)) and `netdev` ([`queues`](super::queues)). Lengths in answers are checked before they are used:
+//! Families are `ethtool` ([`card`](super::card)) and `netdev` ([`queues`](super::queues), [`napi`](super::napi)). Lengths in answers are checked before they are used:
 //! an attribute that is longer than its message does not exist.
 
 use std::io;

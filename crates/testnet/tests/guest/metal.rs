@@ -11,6 +11,7 @@ mod others;
 mod plain;
 mod rss;
 mod services;
+mod suspended;
 
 use crate::alignment::number;
 use crate::guest::{Done, Guest};

@@ -11,6 +11,7 @@ mod merged;
 mod offload;
 mod packet;
 mod routers;
+mod suspend;
 mod tap;
 mod tap_tcp;
 mod xdp;

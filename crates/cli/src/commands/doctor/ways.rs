@@ -73,6 +73,7 @@ static WAYS: &[Way] = &[
     ),
     way(WITH_LINKS, LINKED, Over::Kernel, "--link kernel, the default", needs::KERNEL),
     way("serve", &["serve"], Over::Option, "--port below 1024", needs::LOW_PORTS),
+    way("serve", &["serve"], Over::Option, "--suspend-irqs", needs::SUSPENSION),
     way(WITH_LINKS, LINKED, Over::AfPacket, "--link af-packet:NAME", needs::AF_PACKET),
     way(WITH_LINKS, LINKED, Over::AfXdp, "--link af-xdp:NAME", needs::AF_XDP),
     way(WITH_LINKS, LINKED, Over::Handed, "--link af-xdp:NAME,map=unix:PATH", needs::AF_XDP_HANDED),

@@ -28,6 +28,7 @@ use crate::interrupt;
 use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::notify;
 use crate::say::say;
+use crate::suspension::Suspension;
 use anyhow::{Context, anyhow, bail};
 use flowlane::control::{self, Control, Metrics, WebPage};
 use flowlane::rebalance::Rebalancer;
@@ -227,6 +228,7 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
         &plan.rss,
         (&plan.discovery, &plan.asked),
     );
+    let suspended = plan.suspension.as_ref().map(Suspension::begin).transpose()?;
     builder.before_start(if plan.binds_low_ports() { give_up_all_but_ports } else { give_up_privileges });
     let (runtime, capture) = plan.instruments.start(builder)?;
     let began = Instant::now();
@@ -265,7 +267,7 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     let show = Show::new(plan.service, plan.link.is_kernel(), plan.json);
     let waited = wait_for_lanes(plan, &runtime.handle(), &happened)?;
     if waited {
-        if let Some(note) = &plan.note {
+        for note in plan.note.iter().chain(&suspended) {
             say!("flowlane: {note}");
         }
         announce(plan, &runtime.handle(), host, &listeners(control.as_ref(), metrics.as_ref(), web.as_ref()));

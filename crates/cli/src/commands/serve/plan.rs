@@ -1,5 +1,7 @@
 //! The arguments of a service, and the plan that is made from them once they are checked.
 
+mod polling;
+
 use super::Service;
 use crate::address::{self, Address};
 use crate::asking::{self, Addr, Asked, Asking};
@@ -9,10 +11,11 @@ use crate::discovery::Discovery;
 use crate::fast_open;
 use crate::idle::IdleKind;
 use crate::instruments::Instruments;
-use crate::io::{IoOption, Work};
+use crate::io::IoOption;
 use crate::reassembly::Limits;
 use crate::rss_options::{DefaultKey, Steering, buckets};
 use crate::steering::{self, RssOption, SteeringOptions};
+use crate::suspension::Suspension;
 use crate::tunnel::TunnelSpec;
 use crate::units;
 use anyhow::{Context, bail, ensure};
@@ -76,6 +79,13 @@ pub(crate) struct Arguments {
     /// Linux 6.9.
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Steering")]
     busy_poll: Option<Duration>,
+    /// With --link kernel:NAME, leave the card's interrupts off while workers are busy, for so long at most [default: 20ms, if given without a
+    /// value]. Its settings are put back at the end. Needs Linux 6.13.
+    #[arg(
+        long, value_name = "TIME", num_args = 0..=1, default_missing_value = "20ms", value_parser = units::duration,
+        help_heading = "Steering"
+    )]
+    suspend_irqs: Option<Duration>,
     #[command(flatten)]
     io: IoOption,
     /// Whether there are kernel sockets beside a link of ours.
@@ -219,9 +229,6 @@ impl PolicyKind {
     }
 }
 
-/// A worker that polls a card does nothing else.
-const LONGEST_POLL: Duration = Duration::from_millis(10);
-
 /// Values of `--steer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum SteerKind {
@@ -255,29 +262,6 @@ fn steer(
             _ => Steer::Hash,
         },
     })
-}
-
-/// A time to poll: within its bounds, and for kernel sockets.
-fn check_busy_poll(time: Option<Duration>, link: &LinkSpec) -> anyhow::Result<()> {
-    let Some(time) = time else { return Ok(()) };
-    ensure!(link.is_kernel(), "--busy-poll: for kernel sockets; {link} is polled anyway (--idle spin)");
-    let some = Duration::from_micros(1)..=LONGEST_POLL;
-    ensure!(some.contains(&time), "--busy-poll {time:?}: must be from 1us to 10ms");
-    Ok(())
-}
-
-/// By what kernel sockets are served: as was asked for, or as suits the service.
-fn check_io(service: Service, a: &Arguments, link: &LinkSpec) -> anyhow::Result<Io> {
-    check_busy_poll(a.busy_poll, link)?;
-    let work = match service {
-        Service::TcpDiscard if a.busy_poll.is_none() => Work::Receiving,
-        _ if service.is_tcp() => Work::Connections,
-        _ => Work::Datagrams,
-    };
-    let io = a.io.of(link, link.is_kernel() || a.beside_kernel, service.name(), work)?;
-    let both = io == Io::Uring && a.busy_poll.is_some();
-    ensure!(!both, "--busy-poll: not with --io uring, since it is epoll's");
-    Ok(io)
 }
 
 /// A card that was named for kernel sockets: that it is there, and a line about what of it does not fit the workers.
@@ -337,6 +321,7 @@ pub(super) struct Plan {
     /// How kernel sockets are steered, and a line about their card.
     pub(super) steer: Steer,
     pub(super) busy_poll: Option<Duration>,
+    pub(super) suspension: Option<Suspension>,
     pub(super) io: Io,
     pub(super) note: Option<String>,
     /// Buckets to listen in; `None` for all.
@@ -392,7 +377,8 @@ impl Plan {
         let workers = steering::workers_on(a.steering.workers, a.pinning.most(), Some(&link));
         ensure!((1..=64).contains(&workers), "--workers {workers}: must be from 1 to 64");
         let steer = steer(a.steer, &link, &a.pinning, workers)?;
-        let io = check_io(service, &a, &link)?;
+        let io = polling::check_io(service, &a, &link)?;
+        let suspension = polling::check_suspension(&a, &link)?;
         let note = match &link {
             LinkSpec::Kernel(Some(card)) => look_at(card, steer)?.map(|note| format!("{card}: {note}")),
             _ => None,
@@ -435,7 +421,9 @@ impl Plan {
             workers,
             rss: Arc::new(rss),
             steer,
-            busy_poll: a.busy_poll,
+            // Suspended interrupts leave it to the worker to look, if but once before it sleeps.
+            busy_poll: a.busy_poll.or(suspension.is_some().then_some(Duration::ZERO)),
+            suspension,
             io,
             note,
             listen: None,

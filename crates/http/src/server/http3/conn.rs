@@ -1,6 +1,7 @@
 //! One connection of HTTP/3: its streams, and its limits of time.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -19,6 +20,8 @@ const CHECK: u64 = 1_000_000_000;
 /// A connection.
 pub(super) struct Conn {
     pub(super) connection: Connection,
+    /// Where its client was when it was looked at last.
+    pub(super) from: SocketAddr,
     pub(super) marked: bool,
     /// When its timer rings; `u64::MAX` for never.
     pub(super) armed: u64,
@@ -49,6 +52,7 @@ pub(super) struct Conn {
 impl Conn {
     pub(super) fn new(lane: &Lane, connection: Connection, held: Held, now: u64) -> Self {
         Self {
+            from: connection.remote_address(),
             connection,
             marked: false,
             armed: u64::MAX,

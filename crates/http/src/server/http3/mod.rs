@@ -7,7 +7,7 @@
 //!
 //! A task of the lane drives them all: what has come, what time has brought, and then each connection that either concerns ([`conn`]). Connection
 //! IDs name the lane ([`crate::quic::LaneIds`]), so a client whose address changes is served where it was: what arrives in another lane goes
-//! there by a mailbox. No connection holds more than its windows, which are counted as the lane's memory when it begins.
+//! there by a mailbox. Kernel sockets are chosen by the ID in the first place, so there it is for what the kernel cannot tell apart. No connection holds more than its windows, which are counted as the lane's memory when it begins.
 //!
 //! Early data (0-RTT) is taken where that was asked for, of requests that may be repeated (RFC 8470). While more handshakes are not complete than was
 //! said, clients are to prove that they are where they say (Retry, RFC 9000 §8.1.2).
@@ -36,7 +36,7 @@ use quinn_proto::{
 use super::counters::Counter;
 use super::memory::Held;
 use super::{Lane, Options, Phase};
-use crate::quic::{Base, LaneIds, Wire, lane_of};
+use crate::quic::{Base, ID_LENGTH, LaneIds, Wire, lane_of};
 use crate::tls::{TlsError, full_handshakes};
 use conn::Conn;
 
@@ -100,6 +100,9 @@ impl Http3 {
         config.cid_generator(move || Box::new(LaneIds::of(number)));
         let now = flowlane::precise_now().map_or(0, Time::as_nanos);
         let mail = self.mail.here().map_err(|_| SocketError::WrongLane)?;
+        // Guard: no `socket.steer_by_connection_id(ID_LENGTH as u8)?;` fails
+        // cli/serve_http_h3::a_client_whose_address
+        socket.steer_by_connection_id(ID_LENGTH as u8)?;
         let mut port = Port {
             lane: lane.clone(),
             number,
@@ -214,10 +217,17 @@ impl Port {
             take(from, to, data, endpoint);
         }
         let received = wire.receive(cx, |from, to, data| {
-            // Guard: `theirs != number && usize::from(*theirs) < others.1` as `false` fails
-            // cli/serve_http_h3::a_client_whose_address
-            let theirs = lane_of(&data).filter(|theirs| theirs != number && usize::from(*theirs) < others.1);
-            let Some(theirs) = theirs else { return take(from, to, data, endpoint) };
+            let theirs = match lane_of(&data) {
+                // Guard: `theirs != *number` as `false` fails
+                // cli/serve_http_h3::what_the_kernel_does_not_steer
+                Some(theirs) if usize::from(theirs) < others.1 && theirs != *number => theirs,
+                named => {
+                    let ours =
+                        named.map(|lane| if lane == *number { Counter::Aligned } else { Counter::NoLane });
+                    ours.into_iter().for_each(|counter| lane.cells().add(counter, 1));
+                    return take(from, to, data, endpoint);
+                }
+            };
             let passed = others.0.try_send(Bucket(theirs), Stray { from, to, data }).is_ok();
             lane.cells().add(if passed { Counter::Passed } else { Counter::NotPassed }, 1);
         });
@@ -293,6 +303,10 @@ impl Port {
                 self.open -= 1;
                 return Ok(true);
             }
+        }
+        let from = conn.connection.remote_address();
+        if std::mem::replace(&mut conn.from, from) != from {
+            self.lane.cells().add(Counter::Migrated, 1);
         }
         let before = conn.connection.stats().udp_tx.bytes;
         let sent = self.wire.transmit(cx, &mut conn.connection, self.base.instant(now));

@@ -6,7 +6,8 @@
 //! that stay keep them. Between the two system calls (the socket is closed, the program is there) a packet of the lane whose socket took
 //! the closed one's number may reach another lane.
 //!
-//! An established connection has a socket of its own; no program is asked about it.
+//! An established connection has a socket of its own; no program is asked about it. Of QUIC, whose connections share a socket, datagrams name
+//! their lane, and the program follows that first where the [socket says so](crate::UdpSocket::steer_by_connection_id).
 
 mod near;
 pub(super) mod program;
@@ -17,6 +18,7 @@ use flowlane_rss::{Bucket, HomePorts, Protocol, Rss};
 use flowlane_sys::kernel::select::Instruction;
 
 use program::Linear;
+use program::named::Named;
 
 /// How the kernel is told which lane gets a new connection, or a datagram. For hosts made by [`Host::kernel`](crate::Host::kernel).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +40,8 @@ pub(super) struct Bound {
     pub(super) slot: u32,
     /// The worker that holds the lane.
     pub(super) worker: u16,
+    /// Bytes of the connection IDs that name lanes in its datagrams; 0 if none do.
+    pub(super) ids: u8,
 }
 
 /// How the sockets of a host are steered.
@@ -129,6 +133,17 @@ impl Steering {
         if self.by == Steer::None || sockets.is_empty() {
             return None;
         }
+        let number = |bucket: Bucket| {
+            let lane = self.first_lane + bucket.0;
+            let number = sockets.iter().position(|s| s.lane == lane);
+            number.map_or(u32::MAX, |number| number as u32)
+        };
+        let ids = sockets.iter().map(|s| s.ids).max().filter(|length| *length > 0);
+        let named = ids.map(|length| {
+            let lanes = 0..self.rss.buckets.len();
+            Named::new(length, lanes.map(|lane| number(Bucket(lane as u16))).collect())
+        });
+        let named = named.as_ref();
         if self.by == Steer::Cpu {
             let mut lanes = vec![Vec::new(); self.cpus.len()];
             for (number, socket) in sockets.iter().enumerate() {
@@ -136,18 +151,13 @@ impl Steering {
                     lanes.push(number as u32);
                 }
             }
-            return Some(program::by_processor(families, &self.near, &lanes));
+            return Some(program::by_processor(families, &self.near, &lanes, named));
         }
         let protocol = if tcp { Protocol::TCP } else { Protocol::UDP };
         let linear =
             self.linear[usize::from(tcp)].get_or_init(|| Linear::of(&self.rss, protocol)).as_ref()?;
-        let number = |bucket: Bucket| {
-            let lane = self.first_lane + bucket.0;
-            let number = sockets.iter().position(|s| s.lane == lane);
-            number.map_or(u32::MAX, |number| number as u32)
-        };
         let slots: Vec<u32> = self.rss.table.slots().iter().map(|bucket| number(*bucket)).collect();
-        Some(program::by_hash(families, linear, &slots))
+        Some(program::by_hash(families, linear, &slots, named))
     }
 }
 

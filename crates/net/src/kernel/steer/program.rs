@@ -1,9 +1,11 @@
-//! The programs: by the flow's hash, and by the processor.
+//! The programs: by the flow's hash, and by the processor; and in front of either, by the lane that a datagram [names](named).
 //!
 //! A hash of RSS is linear: it is the exclusive or of one word for each bit that is set in the addresses and ports. So a program needs no
 //! loop. It looks at each bit, and at most a few hundred of its instructions run, a tenth of a microsecond. The words are found by hashing
 //! flows of a single bit, which holds for every rule that is linear, that of a card that was learned included. Whether a rule is, a few
 //! flows show ([`Linear::of`]).
+
+pub(super) mod named;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,6 +13,7 @@ use flowlane_rss::{Flow, Protocol, Rss};
 use flowlane_sys::kernel::select::{Instruction, NETWORK, PROCESSOR, code};
 
 use super::Families;
+use named::Named;
 
 /// Where a program keeps the ports, a word that it looks at, and a number of the flow.
 const PORTS: u32 = 0;
@@ -178,8 +181,20 @@ impl Program {
 }
 
 /// The socket of a flow's hash. `slots`: of each slot of the table, the number of the socket.
-pub(super) fn by_hash(families: Families, linear: &Linear, slots: &[u32]) -> Vec<Instruction> {
+pub(super) fn by_hash(
+    families: Families,
+    linear: &Linear,
+    slots: &[u32],
+    named: Option<&Named>,
+) -> Vec<Instruction> {
+    // A table that repeats itself is as good as its shortest part.
+    let repeats = |n: &usize| {
+        slots.len().is_multiple_of(*n) && slots.iter().zip(slots.iter().cycle().skip(*n)).all(|(a, b)| a == b)
+    };
+    let part = (1..=slots.len()).find(repeats).unwrap_or(slots.len()).max(1);
+    let pairs: Vec<(u32, u32)> = (0..).zip(slots[..part.min(slots.len())].iter().copied()).collect();
     let mut program = Program::default();
+    let shared = named.and_then(|named| program.by_name(named, &pairs));
     program.by_family(
         families,
         |p| {
@@ -193,24 +208,29 @@ pub(super) fn by_hash(families: Families, linear: &Linear, slots: &[u32]) -> Vec
             p.hash(&linear.v6, &[8, 12, 16, 20, 24, 28, 32, 36]);
         },
     );
-    // A table that repeats itself is as good as its shortest part.
-    let repeats = |n: &usize| {
-        slots.len().is_multiple_of(*n) && slots.iter().zip(slots.iter().cycle().skip(*n)).all(|(a, b)| a == b)
-    };
-    let part = (1..=slots.len()).find(repeats).unwrap_or(slots.len()).max(1);
     program.put(code::MOD, slots.len().max(1) as u32);
     if part < slots.len() {
         program.put(code::MOD, part as u32);
     }
-    let pairs: Vec<(u32, u32)> = (0..).zip(slots[..part.min(slots.len())].iter().copied()).collect();
+    if let Some(from) = shared {
+        program.here(from);
+    }
     program.choose(&pairs);
     program.0
 }
 
 /// A socket of the worker that is nearest to the processor. `near`: of each processor, the worker; `lanes`: of each worker, its sockets, of
 /// which a flow keeps to one. A worker without any leaves the choice to the kernel.
-pub(super) fn by_processor(families: Families, near: &[u16], lanes: &[Vec<u32>]) -> Vec<Instruction> {
+pub(super) fn by_processor(
+    families: Families,
+    near: &[u16],
+    lanes: &[Vec<u32>],
+    named: Option<&Named>,
+) -> Vec<Instruction> {
     let mut program = Program::default();
+    if let Some(named) = named {
+        program.by_name(named, &[]);
+    }
     if lanes.iter().any(|lanes| lanes.len() > 1) {
         // Not a hash against anybody's will, but one that spreads the ports of a client over a worker's lanes.
         program.by_family(families, |p| p.ports_v4(code::LDH_INDEXED), |p| p.put(code::LDH, NETWORK + 40));

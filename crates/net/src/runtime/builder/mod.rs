@@ -30,7 +30,7 @@ use crate::capture::CaptureOptions;
 use crate::card::{Access, Surroundings};
 use crate::error::StartError;
 use crate::events;
-use crate::kernel::{Io, Steer, Steering};
+use crate::kernel::{Io, Poller, Steer, Steering};
 use crate::shared::{Post, Shared};
 use crate::wake::Wake;
 use links::{Attached, Wire};
@@ -155,7 +155,8 @@ impl Builder {
     }
 
     /// Has workers poll the cards' queues of their kernel sockets for so long before they sleep: shorter waits for processor time. Needs Linux
-    /// 6.9, otherwise the start fails. What comes by no card's queue, as over the loopback, is not polled.
+    /// 6.9, otherwise the start fails. What comes by no card's queue, as over the loopback, is not polled. No time at all looks once, from Linux 6.13
+    /// on: enough where the card's interrupts wait while workers are busy (`irq-suspend-timeout` of its NAPIs, `flowlane serve --suspend-irqs`).
     #[must_use]
     pub fn busy_poll(mut self, time: Duration) -> Self {
         self.busy_poll = Some(time);
@@ -335,6 +336,7 @@ impl Builder {
                 named.push(Steering::new(host.steer, host.rss.clone(), 0, &cpus, self.workers).words());
             }
             named.extend(by.clone());
+            named.extend(self.busy_poll.map(Poller::polls));
         }
         let steered = links.take_cards(&self.hosts, self.workers);
         let watched = links.watched();

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use flowlane_rss::{BucketMap, HashConfig, Indirection, Key, Toeplitz, UdpFields};
+use flowlane_rss::{Bucket, BucketMap, HashConfig, Indirection, Key, Toeplitz, UdpFields};
 
 use super::super::{Bound, Steer, Steering};
 use super::*;
@@ -11,8 +11,9 @@ fn run(program: &[Instruction], packet: &[u8], cpu: u32) -> u32 {
     loop {
         let Instruction { code, if_true, if_false, operand: k } = program[at];
         at += 1;
+        let payload = if packet[0] >> 4 == 4 { usize::from(packet[0] & 15) * 4 } else { 40 } + 8;
         let load = |offset: u32, len: usize| {
-            let from = offset.wrapping_sub(NETWORK) as usize;
+            let from = if offset < NETWORK { payload + offset as usize } else { (offset - NETWORK) as usize };
             packet[from..from + len].iter().fold(0, |word, byte| word << 8 | u32::from(*byte))
         };
         let mut branch = |is: bool| at += usize::from(if is { if_true } else { if_false });
@@ -21,6 +22,7 @@ fn run(program: &[Instruction], packet: &[u8], cpu: u32) -> u32 {
             code::LD => a = load(k, 4),
             code::LDH => a = load(k, 2),
             code::LDB => a = load(k, 1),
+            code::LD_LENGTH => a = (packet.len() - payload) as u32,
             code::LD_INDEXED => a = load(k.wrapping_add(x), 4),
             code::LDH_INDEXED => a = load(k.wrapping_add(x), 2),
             code::LD_MEMORY => a = memory[k as usize].expect("written before"),
@@ -30,6 +32,7 @@ fn run(program: &[Instruction], packet: &[u8], cpu: u32) -> u32 {
             code::ADD_X => a = a.wrapping_add(x),
             code::MUL => a = a.wrapping_mul(k),
             code::RSH => a >>= k,
+            code::AND => a &= k,
             code::MOD => a %= k,
             code::XOR => a ^= k,
             code::TAX => x = a,
@@ -89,7 +92,7 @@ fn steering(by: Steer, config: HashConfig, slots: usize, cpus: &[usize], workers
 /// Sockets of all lanes, in an order of chance.
 fn sockets(workers: usize) -> Vec<Bound> {
     let lanes = [3u16, 0, 7, 1, 2, 6, 5, 4];
-    lanes.iter().map(|n| Bound { lane: 100 + n, slot: 1, worker: n % workers as u16 }).collect()
+    lanes.iter().map(|n| Bound { lane: 100 + n, slot: 1, worker: n % workers as u16, ids: 0 }).collect()
 }
 
 const BOTH: Families = Families { v4: true, v6: true };
@@ -161,6 +164,74 @@ fn the_program_finds_a_lane_of_the_processors_worker() {
     // With one lane a worker nothing of the packet is looked at.
     let one: Vec<Bound> = (0..3).map(|n| Bound { worker: n, ..sockets[usize::from(n)] }).collect();
     assert!(steering.program(true, BOTH, &one).unwrap().iter().all(|i| i.code != code::LDB));
+}
+
+/// A datagram of this flow.
+fn datagram(flow: &Flow, payload: &[u8]) -> Vec<u8> {
+    [&packet(flow, 0), &[0; 4][..], payload].concat()
+}
+
+/// What a client of QUIC sends goes to the lane that its ID names, whatever its addresses, ports and processor; and what names none goes as
+/// it would without.
+#[test]
+fn a_datagram_reaches_the_lane_that_it_names() {
+    let short = |lane: u16| [&[0x5a][..], &lane.to_be_bytes(), b"random and more"].concat();
+    let open = |lane: u16| [&[0x1a][..], &lane.to_be_bytes(), b"random"].concat();
+    let handshake = |lane: u16| [&[0xe3, 0, 0, 0, 1, 8][..], &lane.to_be_bytes(), b"random"].concat();
+    for by in [Steer::Hash, Steer::Cpu] {
+        // A table that names lanes in their order, of which the programs have one choice for both; and one of another order.
+        for turned in [false, true] {
+            let mut steering = steering(by, HashConfig::default(), 128, &[2, 0], 2);
+            if turned {
+                let slots = (0..128).map(|slot| Bucket(7 - slot % 8)).collect();
+                let table = Indirection::from_slots(slots).unwrap();
+                let buckets = BucketMap::new(8, 2).unwrap();
+                let hasher = Toeplitz::new(&Key::MICROSOFT);
+                let rss = Rss::from_parts(hasher, HashConfig::default(), table, buckets);
+                steering = Steering::new(by, Arc::new(rss), 100, &[2, 0], 2);
+            }
+            let without = sockets(2);
+            let named: Vec<Bound> = without.iter().map(|s| Bound { ids: 8, ..*s }).collect();
+            let old = steering.program(false, BOTH, &without).unwrap();
+            let new = steering.program(false, BOTH, &named).unwrap();
+            for flow in flows(Protocol::UDP).take(40) {
+                for lane in 0..8 {
+                    for payload in [short(lane), open(lane), handshake(lane)] {
+                        let number = run(&new, &datagram(&flow, &payload), 2) as usize;
+                        assert_eq!(named[number].lane, 100 + lane, "{by:?}, {payload:x?}");
+                    }
+                }
+                let (mut initial, mut longer) = (handshake(3), handshake(3));
+                initial[0] = 0xc3;
+                longer[5] = 9;
+                let nothing = [
+                    short(8),
+                    short(u16::MAX),
+                    handshake(8),
+                    handshake(u16::MAX),
+                    initial,
+                    longer,
+                    short(3)[..8].to_vec(),
+                    handshake(3)[..13].to_vec(),
+                    Vec::new(),
+                ];
+                for payload in nothing {
+                    let packet = datagram(&flow, &payload);
+                    for cpu in [0, 2] {
+                        assert_eq!(run(&new, &packet, cpu), run(&old, &packet, cpu), "{by:?}, {payload:x?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Datagrams are what names lanes: a kernel's choice stays its own.
+#[test]
+fn without_steering_nothing_is_looked_at() {
+    let named: Vec<Bound> = sockets(2).iter().map(|s| Bound { ids: 8, ..*s }).collect();
+    let steering = steering(Steer::None, HashConfig::default(), 128, &[2, 0], 2);
+    assert!(steering.program(false, BOTH, &named).is_none());
 }
 
 #[test]
