@@ -111,6 +111,8 @@ impl Connection {
     #[inline]
     fn acknowledge_whole(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> bool {
         // Guard: `seg.ack == self.snd.nxt()` as `true` fails tcp::tests::loss tcp::tests::data
+        // Guard: `!self.echoes_congestion(seg)` as `true` fails
+        // tcp::tests::ecn::an_echo_on_the_last_acknowledgement
         let plain = seg.ack == self.snd.nxt()
             && seg.options.sack.is_empty()
             && !self.echoes_congestion(seg)
