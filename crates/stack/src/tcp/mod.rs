@@ -81,7 +81,7 @@ pub use config::{
 };
 pub use connection::{State, StateCounts};
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
-pub use info::{LossState, SegmentCounts, TcpInfo};
+pub use info::{AccurateEcn, EcnCounts, LossState, SegmentCounts, TcpInfo};
 pub use lane::flow_records::{FlowEnd, FlowRecord, FlowTotals};
 pub use lane::half_open::SynAnswer;
 pub use lane::listeners::{ListenError, ListenerId};

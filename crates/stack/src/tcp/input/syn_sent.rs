@@ -80,7 +80,12 @@ impl Connection {
         if self.has(Flags::FIN_QUEUED) {
             self.enter(&mut core.states, State::FinWait1);
         }
-        if self.fast.has(Marks::REST) {
+        if self.tells_of_syn_ack() {
+            // Before data that waits: only a bare acknowledgement tells how the SYN-ACK arrived (RFC 9768 §3.2.2.1).
+            // Guard: no `self.set_answers_alone(true);` fails accurate::a_bare_acknowledgement_before_data
+            self.set_answers_alone(true);
+            self.ack_at_once();
+        } else if self.fast.has(Marks::REST) {
             // Whoever waits to write goes on with the conversation.
             self.ack_with_data();
             self.timers.delay_ack(cx.now + core.config.delayed_ack);

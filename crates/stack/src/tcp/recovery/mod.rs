@@ -57,8 +57,6 @@ impl Connection {
                 self.congestion.set_window((in_flight + more).max(mss));
             }
             Phase::Open | Phase::Loss => {
-                // Guard: `una_advanced && !undone && !marked` as `una_advanced && !undone` fails
-                // ecn::an_echo_on_the_last_acknowledgement
                 if una_advanced && !undone && !marked {
                     let bytes = report.delivered.bytes.saturating_sub(told).max(mss.min(report.acked));
                     self.grow_window(now, bytes);
@@ -196,6 +194,7 @@ impl Connection {
         core.stats.ecn_reductions += 1;
         self.tell_of_reduction();
         self.congestion.on_congestion(flight_size, mss);
+        // Guard: no `self.congestion.end_round();` fails ecn::an_echo_on_the_last_acknowledgement
         self.congestion.end_round();
         if let Some(tx) = self.tx.get_mut() {
             tx.hystart = Hystart::default();
