@@ -281,9 +281,14 @@ impl Connection {
             sack: self.has(Flags::SACK),
             window_scale: self.has(Flags::SCALING).then_some((self.scale.rcv(), self.scale.snd())),
             ecn: self.has(Flags::ECN),
-            accurate_ecn: self.accecn().filter(|accecn| accecn.is_agreed()).map(AccurateEcn::of),
+            accurate_ecn: self.accurate_info(),
             syn_data: self.fast.has(Marks::SYN_DATA),
         }
+    }
+
+    /// What is known of marks, in accurate mode.
+    pub(crate) fn accurate_info(&self) -> Option<AccurateEcn> {
+        self.accecn().filter(|accecn| accecn.is_agreed()).map(AccurateEcn::of)
     }
 
     fn segment_counts(&self) -> SegmentCounts {

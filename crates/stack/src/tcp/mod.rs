@@ -87,7 +87,7 @@ pub use lane::half_open::SynAnswer;
 pub use lane::listeners::{ListenError, ListenerId};
 pub(crate) use lane::scarce_ports::Scarcity;
 pub use prefetch::{AHEAD, Prefetched};
-pub use snapshot::{TcpRow, TcpSnapshot};
+pub use snapshot::{Agreed, TcpRow, TcpSnapshot};
 pub use table::ConnId;
 
 pub use crate::stats::tcp::{DropReason, TcpStats};

@@ -84,7 +84,7 @@ impl Core {
             flags |= TcpFlags::ECE;
         } else if let Mode::Accurate(_) = mode {
             flags |= flags_of::flags(flags_of::of_field(seg.ecn));
-            answer.accecn = ecn::syn_ack_option(&answer);
+            answer.accecn = ecn::syn_ack_option(&self.config, &answer);
         }
         let header = TcpHeader {
             src_port: tuple.local_port,
@@ -173,7 +173,7 @@ impl Core {
             false if accurate => Mode::Accurate(None),
             false => Mode::Off,
         };
-        c.agree_on_ecn(mode, &syn);
+        c.agree_on_ecn(&self.config, mode, &syn);
         c.set_flow_hash(seg.hash, seg.hash_type);
         Some(c)
     }

@@ -109,7 +109,10 @@ impl core::fmt::Debug for AccEcnOption {
             fields.reverse();
         }
         f.write_str("ECN")?;
-        fields.iter().filter_map(|(name, value)| Some((name, (*value)?))).try_for_each(|(name, value)| write!(f, " {name} {value}"))
+        fields
+            .iter()
+            .filter_map(|(name, value)| Some((name, (*value)?)))
+            .try_for_each(|(name, value)| write!(f, " {name} {value}"))
     }
 }
 
@@ -134,7 +137,10 @@ mod tests {
     fn orders_and_lengths() {
         let option = AccEcnOption::new(false, COUNTERS, 3);
         assert_eq!(emitted(option), [172, 11, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1]);
-        assert_eq!((option.e0b(), option.ceb(), option.e1b()), (Some(0x010203), Some(0x040506), Some(0x070809)));
+        assert_eq!(
+            (option.e0b(), option.ceb(), option.e1b()),
+            (Some(0x010203), Some(0x040506), Some(0x070809))
+        );
         let option = AccEcnOption::new(true, COUNTERS, 2);
         assert_eq!(emitted(option), [174, 8, 7, 8, 9, 4, 5, 6]);
         assert_eq!((option.e0b(), option.ceb(), option.e1b()), (None, Some(0x040506), Some(0x070809)));
@@ -146,7 +152,9 @@ mod tests {
     /// §3.2.3: of any other length the whole fields are used.
     #[test]
     fn other_lengths_are_padded() {
-        for (len, fields) in [(2, 0), (3, 0), (4, 0), (5, 1), (7, 1), (8, 2), (10, 2), (11, 3), (14, 3), (20, 3)] {
+        for (len, fields) in
+            [(2, 0), (3, 0), (4, 0), (5, 1), (7, 1), (8, 2), (10, 2), (11, 3), (14, 3), (20, 3)]
+        {
             let mut bytes = vec![9; len];
             (bytes[0], bytes[1]) = (172, len as u8);
             let option = TcpOptions::parse(&bytes).accecn.unwrap();

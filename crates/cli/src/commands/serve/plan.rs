@@ -6,6 +6,7 @@ use crate::asking::{self, Addr, Asked, Asking};
 use crate::congestion::CongestionOption;
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
+use crate::ecn::{EcnOption, chosen};
 use crate::fast_open;
 use crate::idle::IdleKind;
 use crate::instruments::Instruments;
@@ -21,7 +22,7 @@ use flowlane::link::LinkSpec;
 use flowlane::rebalance::{Even, Pack, Policy};
 use flowlane::watchdog::Watchdog;
 use flowlane::{
-    Algorithm, Bucket, Host, Idle, Interface, Io, Prefix, ReassemblyConfig, Rss, SocketError, Steer,
+    Algorithm, Bucket, Ecn, Host, Idle, Interface, Io, Prefix, ReassemblyConfig, Rss, SocketError, Steer,
     TunnelConfig,
 };
 use flowlane_load::tcp::pattern::LONGEST;
@@ -171,6 +172,8 @@ pub(crate) struct TcpArguments {
     fast_open: Option<u32>,
     #[command(flatten)]
     congestion: CongestionOption,
+    #[command(flatten)]
+    ecn: EcnOption,
 }
 
 impl TcpArguments {
@@ -345,6 +348,8 @@ pub(super) struct Plan {
     pub(super) fast_open: Option<u32>,
     /// Congestion control of connections, if it was said.
     pub(super) congestion: Option<Algorithm>,
+    /// Which ECN connections negotiate, if it was said.
+    pub(super) ecn: Option<Ecn>,
     /// Clients come by kernel sockets, though the link is one of ours.
     pub(super) from_kernel: Option<FromKernel>,
     pub(super) workers: usize,
@@ -441,6 +446,7 @@ impl Plan {
             listen: None,
             fast_open: None,
             congestion: None,
+            ecn: None,
             from_kernel: None,
             rebalance: a.rebalance,
             idle: a.idle.into(),
@@ -460,6 +466,7 @@ impl Plan {
         let beside_kernel = arguments.common.beside_kernel;
         let mut plan = Self::new(service, arguments.common)?;
         plan.congestion = arguments.congestion.of(plan.link.is_kernel() || beside_kernel)?;
+        plan.ecn = arguments.ecn.of(plan.link.is_kernel())?;
         if let Some(text) = &arguments.listen_buckets {
             plan.listen = Some(buckets("--listen-buckets", text, plan.rss.buckets.len())?);
         }
@@ -479,6 +486,7 @@ impl Plan {
             ("--listen-buckets", arguments.listen_buckets.is_some()),
             ("--fast-open", arguments.fast_open.is_some()),
             ("--congestion", arguments.congestion.is_given()),
+            ("--ecn", arguments.ecn.is_given()),
         ] {
             ensure!(!given, "{option}: not with --udp: it is for connections");
         }
@@ -502,10 +510,7 @@ impl Plan {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), SocketError>> + Send + 'static,
     {
-        let chosen = |host: Host| match self.congestion {
-            Some(algorithm) => host.congestion(algorithm),
-            None => host,
-        };
+        let chosen = |host: Host| chosen(host, self.congestion, self.ecn);
         if self.link.is_kernel() {
             let host = Host::kernel("server", self.rss.clone(), main).steer(self.steer).zone(self.zone);
             return chosen(host);

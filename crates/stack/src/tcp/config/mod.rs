@@ -117,6 +117,9 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// Explicit congestion notification.
     pub ecn: Ecn,
+    /// Send the option of accurate ECN, which tells of bytes by mark. Without it there are three bits of a counter in each header (Linux:
+    /// `net.ipv4.tcp_ecn_option`).
+    pub accecn_option: bool,
     /// Congestion control of new connections.
     pub congestion: Algorithm,
     /// Leave slow start early by delay (`HyStart++`, RFC 9406).
@@ -199,6 +202,7 @@ impl Default for TcpConfig {
             sack: true,
             window_scaling: true,
             ecn: Ecn::default(),
+            accecn_option: true,
             congestion: Algorithm::default(),
             hystart: true,
             initial_window: 10,

@@ -10,6 +10,7 @@
 //! | an acknowledgement comes | the window is reduced once for each window of data in which packets were marked, as for classic ECN; CWR is not said | §3.1.5 |
 //! | a handshake that tells of an impossible change | data is not sent as ECN-capable; feedback is still heeded | §3.2.2.3 |
 
+use crate::tcp::config::TcpConfig;
 use crate::tcp::connection::accecn::fed_back::Feedback;
 use crate::tcp::connection::accecn::handshake::{self, CE, Mode, NOT_ECT, Told};
 use crate::tcp::connection::accecn::{AccEcn, Received};
@@ -24,7 +25,10 @@ use crate::wire::{AccEcnOption, TcpFlags, TcpOptions};
 const BLOCKS: usize = 2;
 
 /// The option of a SYN-ACK, of a connection or of a cookie, as far as there is room behind the other options.
-pub(crate) fn syn_ack_option(others: &TcpOptions) -> Option<AccEcnOption> {
+pub(crate) fn syn_ack_option(config: &TcpConfig, others: &TcpOptions) -> Option<AccEcnOption> {
+    if !config.accecn_option {
+        return None;
+    }
     Received::default().option(MAX_LEN.saturating_sub(others.len()))
 }
 
@@ -36,17 +40,17 @@ impl Connection {
     }
 
     /// It is agreed: the peer's SYN or SYN-ACK came with this ECN field.
-    pub(super) fn agree_on_accurate(&mut self, field: u8) {
-        let mut accecn = AccEcn::offer();
+    pub(super) fn agree_on_accurate(&mut self, config: &TcpConfig, field: u8) {
+        let mut accecn = AccEcn::offer(config.accecn_option);
         accecn.agree(field);
         self.set_accecn(Some(accecn));
         self.set_ecn(true);
     }
 
     /// What follows from a mode that the peer has chosen, or we: the one that this connection keeps.
-    pub(super) fn enter_mode(&mut self, mode: Mode, field: u8) {
+    pub(super) fn enter_mode(&mut self, config: &TcpConfig, mode: Mode, field: u8) {
         match mode {
-            Mode::Accurate(_) => self.agree_on_accurate(field),
+            Mode::Accurate(_) => self.agree_on_accurate(config, field),
             Mode::Classic | Mode::Off => {
                 self.set_accecn(None);
                 self.set_ecn(mode == Mode::Classic);
@@ -55,15 +59,15 @@ impl Connection {
     }
 
     /// Our SYN asked for accurate ECN, and this is the answer (table 2).
-    pub(super) fn accurate_answered(&mut self, seg: &Segment) {
+    pub(super) fn accurate_answered(&mut self, config: &TcpConfig, seg: &Segment) {
         let mode = handshake::answered(handshake::bits(seg.flags));
-        self.enter_mode(mode, seg.ecn);
+        self.enter_mode(config, mode, seg.ecn);
         let Some(accecn) = self.accecn_mut() else { return };
         accecn.syn_ack_came(seg.ecn);
         accecn.s.first_option(seg.options.accecn.as_ref());
         // Our SYN said that it is not ECN-capable. If it arrived otherwise, somebody on the way changes that (§3.2.2.3).
-        // Guard: `field != NOT_ECT` as `false` fails accurate::a_syn_that_was_changed
         if let Mode::Accurate(Some(field)) = mode {
+            // Guard: `field != NOT_ECT` as `false` fails accurate::a_syn_that_was_changed
             if field != NOT_ECT {
                 accecn.stop_ect();
             }
@@ -124,7 +128,11 @@ impl Connection {
     #[cold]
     pub(crate) fn syn_ack_acknowledged(&mut self, core: &mut Core, seg: &Segment) {
         let bare = seg.len == 0 && seg.options.sack.is_empty() && !self.has(Flags::ACTIVE);
+        let stamp = seg.options.timestamps.filter(|_| self.has(Flags::TIMESTAMPS)).map(|ts| ts.value);
         let Some(accecn) = self.accecn_mut() else { return };
+        if let Some(stamp) = stamp {
+            accecn.s.is_newer(stamp);
+        }
         accecn.s.first_option(seg.options.accecn.as_ref());
         if !bare {
             return;
@@ -170,12 +178,9 @@ impl Connection {
     /// What an acknowledgement feeds back, which newly acknowledges so many packets; whether the window is to be reduced.
     #[cold]
     pub(super) fn accurate_echo(&mut self, core: &mut Core, seg: &Segment, packets: u32, bytes: u32) -> bool {
-        let newer = match seg.options.timestamps {
-            Some(ts) if self.has(Flags::TIMESTAMPS) => {
-                self.stamps.is_recent(ts.value) && ts.value != self.stamps.recent()
-            }
-            _ => false,
-        };
+        let stamp = seg.options.timestamps.filter(|_| self.has(Flags::TIMESTAMPS)).map(|ts| ts.value);
+        let Some(accecn) = self.accecn_mut() else { return false };
+        let newer = stamp.is_some_and(|stamp| accecn.s.is_newer(stamp));
         // Appendix A.1: one that acknowledges nothing new and is not newer may be overtaken.
         // Guard: `bytes == 0 && !newer` as `false` fails accurate::what_is_superseded
         // Guard: `seg.ack < self.snd.una()` as `false` fails accurate::what_is_superseded
@@ -183,15 +188,16 @@ impl Connection {
             return false;
         }
         let (mss, model) = (self.effective_mss(), self.has_model());
+        let Some(accecn) = self.accecn_mut() else { return false };
+        let mss = accecn.s.largest(mss);
         let said = Feedback {
             ace: handshake::bits(seg.flags),
             option: seg.options.accecn.as_ref(),
-            packets: packets.max(bytes / mss.max(1)),
+            packets: packets.max(bytes.div_ceil(mss.max(1))),
             bytes,
             mss,
         };
         core.stats.accecn_options_received += u64::from(said.option.is_some());
-        let Some(accecn) = self.accecn_mut() else { return false };
         let news = accecn.s.take(&said);
         core.stats.accecn_marks += u64::from(news.marked);
         if news.stop && accecn.stop_ect() {
@@ -216,7 +222,8 @@ impl Connection {
             let spare = |options: &TcpOptions| MAX_LEN.saturating_sub(options.len()).min(room);
             // Blocks beyond the second make room for what has changed (§3.2.3.3).
             let blocks = options.sack;
-            // Guard: `options.sack.as_slice().len() > BLOCKS` as `true` fails accurate::what_stands_beside_blocks
+            // Guard: `options.sack.as_slice().len() > BLOCKS` as `!options.sack.is_empty()` fails
+            // accurate::what_stands_beside_blocks
             while spare(options) < least && options.sack.as_slice().len() > BLOCKS {
                 options.sack.pop();
             }

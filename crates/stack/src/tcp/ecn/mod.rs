@@ -16,7 +16,7 @@ mod accurate;
 pub(crate) use accurate::syn_ack_option;
 
 use crate::stats::tcp::TcpStats;
-use crate::tcp::config::Ecn;
+use crate::tcp::config::{Ecn, TcpConfig};
 use crate::tcp::connection::accecn::AccEcn;
 use crate::tcp::connection::accecn::handshake::{self, CE, ECT0, ECT1, Mode};
 use crate::tcp::connection::{Connection, Flags};
@@ -56,29 +56,29 @@ pub(crate) fn count_marks(stats: &mut TcpStats, seg: &Segment) {
 
 impl Connection {
     /// What a passive opener's SYN-ACK says.
-    pub(crate) fn agree_on_ecn(&mut self, mode: Mode, seg: &Segment) {
-        self.enter_mode(mode, seg.ecn);
+    pub(crate) fn agree_on_ecn(&mut self, config: &TcpConfig, mode: Mode, seg: &Segment) {
+        self.enter_mode(config, mode, seg.ecn);
     }
 
     /// Our SYN asks for what the lane was told.
-    pub(crate) fn ask_for_ecn(&mut self, told: Ecn) {
-        if told == Ecn::Accurate {
-            self.set_accecn(Some(AccEcn::offer()));
+    pub(crate) fn ask_for_ecn(&mut self, config: &TcpConfig) {
+        if config.ecn == Ecn::Accurate {
+            self.set_accecn(Some(AccEcn::offer(config.accecn_option)));
         }
     }
 
     /// The peer's SYN crosses ours: both have asked, or there is no ECN. In accurate mode it is as if only the peer had (RFC 9768 §3.1.2).
-    pub(crate) fn ecn_asked_by_both(&mut self, seg: &Segment) {
+    pub(crate) fn ecn_asked_by_both(&mut self, config: &TcpConfig, seg: &Segment) {
         if self.accecn().is_some() {
-            return self.enter_mode(handshake::asked(handshake::bits(seg.flags)), seg.ecn);
+            return self.enter_mode(config, handshake::asked(handshake::bits(seg.flags)), seg.ecn);
         }
         self.set_ecn(asks(seg) && self.has(Flags::ECN_OFFERED));
     }
 
     /// The answer to our SYN.
-    pub(crate) fn ecn_answered(&mut self, seg: &Segment) {
+    pub(crate) fn ecn_answered(&mut self, config: &TcpConfig, seg: &Segment) {
         if self.accecn().is_some() {
-            return self.accurate_answered(seg);
+            return self.accurate_answered(config, seg);
         }
         // Guard: `!seg.is(TcpFlags::CWR)` as `true` fails ecn::an_echo_of_our_flags
         let agreed = seg.is(TcpFlags::ECE) && !seg.is(TcpFlags::CWR);
@@ -105,6 +105,12 @@ impl Connection {
         } else {
             TcpFlags::NONE
         }
+    }
+
+    /// What acknowledgements go on to feed back in TIME-WAIT: three bits.
+    #[inline]
+    pub(crate) fn last_ace(&self) -> u8 {
+        if self.has(Flags::ECN) { self.accecn().map_or(0, |accecn| accecn.r.cep as u8 & 7) } else { 0 }
     }
 
     #[inline]
@@ -190,7 +196,8 @@ impl Connection {
     /// The ECN field of a packet with new data. BBR's model does not respond to marks, so its packets are none that a queue may mark.
     #[inline]
     pub(crate) fn ecn_field(&self) -> u8 {
-        let may = self.has(Flags::ECN) && self.model().is_none() && self.accecn().is_none_or(AccEcn::sends_ect);
+        let may =
+            self.has(Flags::ECN) && self.model().is_none() && self.accecn().is_none_or(AccEcn::sends_ect);
         if may { ECT0 } else { 0 }
     }
 }

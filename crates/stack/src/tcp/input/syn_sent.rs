@@ -62,8 +62,8 @@ impl Connection {
         if !ack {
             // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
             self.enter(&mut core.states, State::SynReceived);
-            // Guard: no `self.ecn_asked_by_both(seg);` fails ecn::both_ask
-            self.ecn_asked_by_both(seg);
+            // Guard: no `self.ecn_asked_by_both(&core.config, seg);` fails ecn::both_ask
+            self.ecn_asked_by_both(&core.config, seg);
             if let Some(tx) = self.tx.get_mut() {
                 if !tx.board.is_empty() {
                     tx.board.mark_lost(0);
@@ -72,7 +72,7 @@ impl Connection {
             self.keep_for_later(core, cx, seg)?;
             return Err(Stop::Done);
         }
-        self.ecn_answered(seg);
+        self.ecn_answered(&core.config, seg);
         self.syn_acknowledged(core, cx);
         self.snd.first_window(u32::from(seg.window), seg.seq, seg.ack);
         self.establish(core, cx);

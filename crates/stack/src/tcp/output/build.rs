@@ -68,7 +68,7 @@ impl Connection {
         // Guard: `first && answer && self.is_accurate()` as `answer && self.is_accurate()` fails
         // accurate::syn_acks_fall_back
         if first && answer && self.is_accurate() {
-            options.accecn = ecn::syn_ack_option(&options);
+            options.accecn = ecn::syn_ack_option(&core.config, &options);
             core.stats.accecn_options_sent += u64::from(options.accecn.is_some());
         }
         let window = self.first_window(core, cx);

@@ -55,20 +55,34 @@ fn every_syn() {
         for bits in 0..8u8 {
             for (field, answer) in accurate.iter().enumerate() {
                 let mut s = Scene::listen(TcpConfig { ecn, ..Scene::config() });
-                let flags: String = "AWE".chars().zip([4, 2, 1]).filter(|(_, bit)| bits & bit != 0).map(|(c, _)| c).collect();
+                let flags: String =
+                    "AWE".chars().zip([4, 2, 1]).filter(|(_, bit)| bits & bit != 0).map(|(c, _)| c).collect();
                 s.ecn = field as u8;
                 send!(s, 0, &format!("S{flags} {SYN}"));
                 s.ecn = 0;
                 let knows = matches!(ecn, Ecn::Accurate | Ecn::AccurateRequest | Ecn::AccurateAccept);
                 let classic = if knows { bits == 3 } else { ecn == Ecn::Accept && bits & 3 == 3 };
                 let is_accurate = knows && bits != 0 && bits != 3;
-                let want = if is_accurate { *answer } else if classic { "E" } else { "" };
+                let want = if is_accurate {
+                    *answer
+                } else if classic {
+                    "E"
+                } else {
+                    ""
+                };
                 s.drain();
-                assert!(s.heard[0].1.starts_with(&format!("S.{want} 0:0(0)")), "{ecn:?} {bits} {}", s.heard[0].1);
+                assert!(
+                    s.heard[0].1.starts_with(&format!("S.{want} 0:0(0)")),
+                    "{ecn:?} {bits} {}",
+                    s.heard[0].1
+                );
                 assert_eq!(s.heard[0].1.contains(FULL), is_accurate);
                 send!(s, 10, if is_accurate { ".W 1:1(0) ack 1" } else { ". 1:1(0) ack 1" });
                 s.accept();
-                assert_eq!((s.info().ecn, s.info().accurate_ecn.is_some()), (is_accurate || classic, is_accurate));
+                assert_eq!(
+                    (s.info().ecn, s.info().accurate_ecn.is_some()),
+                    (is_accurate || classic, is_accurate)
+                );
             }
         }
     }
@@ -81,12 +95,17 @@ fn every_syn_ack() {
         for (field, told) in ["W", "EW", "A", "WA"].iter().enumerate() {
             let mut s = Scene::connecting(config());
             recv!(s, 0, "SEWA 0:0(0)");
-            let flags: String = "AWE".chars().zip([4, 2, 1]).filter(|(_, bit)| bits & bit != 0).map(|(c, _)| c).collect();
+            let flags: String =
+                "AWE".chars().zip([4, 2, 1]).filter(|(_, bit)| bits & bit != 0).map(|(c, _)| c).collect();
             s.ecn = field as u8;
             send!(s, 10, &format!("S.{flags} 0:0(0) ack 1 win 5000 <mss 1000,sackOK,{FULL}>"));
             s.ecn = 0;
             let is_accurate = matches!(bits, 2..=6);
-            assert_eq!((s.info().ecn, s.info().accurate_ecn.is_some()), (is_accurate || bits == 1, is_accurate), "{bits}");
+            assert_eq!(
+                (s.info().ecn, s.info().accurate_ecn.is_some()),
+                (is_accurate || bits == 1, is_accurate),
+                "{bits}"
+            );
             if !is_accurate {
                 recv!(s, 10, ". 1:1(0) ack 1 <>");
                 continue;
@@ -110,7 +129,8 @@ fn every_acknowledgement_of_the_syn_ack() {
         send!(s, 0, &format!("SEWA {SYN}"));
         s.drain();
         s.heard.clear();
-        let flags: String = "AWE".chars().zip([4, 2, 1]).filter(|(_, bit)| bits & bit != 0).map(|(c, _)| c).collect();
+        let flags: String =
+            "AWE".chars().zip([4, 2, 1]).filter(|(_, bit)| bits & bit != 0).map(|(c, _)| c).collect();
         send!(s, 10, &format!(".{flags} 1:1(0) ack 1"));
         s.accept();
         let got = s.accurate();
@@ -257,7 +277,10 @@ fn both_ask_at_once() {
         send!(s, 10, &format!("{theirs} 0:0(0) win 5000 <mss 1000>"));
         recv!(s, 10, &format!("{ours} 0:0(0) ack 1"));
         send!(s, 20, &format!("{ours} 0:0(0) ack 1 win 5000 <mss 1000>"));
-        assert_eq!((s.state(), s.info().ecn, s.info().accurate_ecn.is_some()), (State::Established, ecn, accurate));
+        assert_eq!(
+            (s.state(), s.info().ecn, s.info().accurate_ecn.is_some()),
+            (State::Established, ecn, accurate)
+        );
         assert_eq!(s.tcp.stats().accecn_marks, 0);
     }
 }
@@ -304,7 +327,11 @@ fn a_change_to_ce_is_told_at_once() {
     s.until(29);
     s.heard.clear();
     s.ecn = 2;
-    for (n, (field, want)) in [(2, None), (3, Some("WA")), (2, None), (3, Some("EWA")), (1, None), (3, Some(""))].into_iter().enumerate() {
+    for (n, (field, want)) in
+        [(2, None), (3, Some("WA")), (2, None), (3, Some("EWA")), (1, None), (3, Some(""))]
+            .into_iter()
+            .enumerate()
+    {
         let n = n as u32;
         s.ecn = field;
         let now = 30 + u64::from(n);
@@ -460,8 +487,14 @@ fn data_leaves_room_for_the_option() {
     send!(s, 24, ".EA 1:501(500) ack 5031");
     s.write(2000);
     let texts = s.texts();
-    assert!(texts[0].1.starts_with(".EA 5031:6019(988) ack 501") && texts[0].1.contains("e0b 501"), "{texts:?}");
-    assert!(texts[1].1.starts_with(".EA 6019:7019(1000) ack 501") && !texts[1].1.contains("ECN"), "{texts:?}");
+    assert!(
+        texts[0].1.starts_with(".EA 5031:6019(988) ack 501") && texts[0].1.contains("e0b 501"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].1.starts_with(".EA 6019:7019(1000) ack 501") && !texts[1].1.contains("ECN"),
+        "{texts:?}"
+    );
 }
 
 /// A link that cuts a batch says CWR in its first segment only: where that is a bit of ACE, segments go one by one.

@@ -5,7 +5,9 @@ pub(super) use crate::packet::{Cx, IcmpErrorKind, IpInput, IpMeta, IpOutput, Off
 pub(super) use crate::path_mtu::PathMtus;
 pub(super) use crate::rng::Rng;
 pub(super) use crate::time::Time;
-use crate::wire::{AccEcnOption, FastOpenOption, SackBlock, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
+use crate::wire::{
+    AccEcnOption, FastOpenOption, SackBlock, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp,
+};
 pub(super) use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub(super) use core::time::Duration;
 use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};

@@ -32,6 +32,7 @@ mod keepalive;
 mod listen;
 mod loss;
 mod lossy;
+mod marked;
 mod memory;
 mod nagle;
 mod options;

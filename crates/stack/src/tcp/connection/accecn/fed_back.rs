@@ -12,6 +12,8 @@ const PART: u32 = 64;
 const THINNED: u32 = 4;
 /// The average moves by this share with each.
 const SHARE: u32 = 8;
+/// Packets for which the next option is waited for to tell how often the bits wrapped, once one has come.
+const PATIENCE: u32 = 256;
 
 /// How far the option has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,8 +36,12 @@ pub(crate) struct FedBack {
     pub(crate) ceb: u32,
     pub(crate) e0b: u32,
     pub(crate) e1b: u32,
-    /// s.cep when s.ceb was last told.
+    /// s.cep when s.ceb was last told, and the packets and bytes that were acknowledged since.
     cep_then: u32,
+    packets_then: u32,
+    bytes_then: u32,
+    /// An acknowledgement since then left it open how often the bits wrapped.
+    open: bool,
     /// Packets that an acknowledgement is worth on average, in parts of [`PART`]; 0 before the first.
     per_ack: u32,
     heard: Heard,
@@ -43,13 +49,32 @@ pub(crate) struct FedBack {
     deaf: bool,
     /// Some has come since the handshake.
     begun: bool,
+    /// The newest timestamp of what was heeded, and whether there is one: TS.Recent does not follow what comes out of order.
+    newest: Option<u32>,
+    /// Most payload that a segment of ours could have, bytes: what is acknowledged may have been sent before it became less.
+    largest: u32,
 }
 
 impl Default for FedBack {
     /// §3.2.1.
     fn default() -> Self {
         let heard = Heard::default();
-        Self { cep: 5, ceb: 0, e0b: 1, e1b: 1, cep_then: 5, per_ack: 0, heard, deaf: false, begun: false }
+        Self {
+            cep: 5,
+            ceb: 0,
+            e0b: 1,
+            e1b: 1,
+            cep_then: 5,
+            packets_then: 0,
+            bytes_then: 0,
+            open: false,
+            per_ack: 0,
+            heard,
+            deaf: false,
+            begun: false,
+            newest: None,
+            largest: 0,
+        }
     }
 }
 
@@ -106,6 +131,23 @@ impl FedBack {
         false
     }
 
+    /// Whether a segment with this timestamp is newer than all that was heeded; then it is the newest.
+    pub(crate) fn is_newer(&mut self, stamp: u32) -> bool {
+        // Guard: `(stamp.wrapping_sub(newest) as i32) > 0` as `true` fails accurate::what_is_superseded
+        let newer = self.newest.is_none_or(|newest| (stamp.wrapping_sub(newest) as i32) > 0);
+        if newer {
+            self.newest = Some(stamp);
+        }
+        newer
+    }
+
+    /// Most payload that a segment of ours could have so far; now it is `mss`.
+    pub(crate) fn largest(&mut self, mss: u32) -> u32 {
+        // Guard: `self.largest.max(mss)` as `mss` fails marked::marks_are_told_where
+        self.largest = self.largest.max(mss);
+        self.largest
+    }
+
     /// The option of a SYN-ACK.
     pub(crate) fn first_option(&mut self, option: Option<&AccEcnOption>) {
         if let Some(option) = option {
@@ -139,58 +181,66 @@ impl FedBack {
         if self.deaf {
             return News::default();
         }
-        if !core::mem::replace(&mut self.begun, true) && said.ace == 0 {
-            // §3.2.2.4: no peer begins with that.
+        // §3.2.2.4: no peer begins with zero, but three marks lead from five to it.
+        // Guard: `said.packets < 3` as `true` fails fed_back::tests::a_zeroed_field
+        if !core::mem::replace(&mut self.begun, true) && said.ace == 0 && said.packets < 3 {
             self.deaf = true;
             return News { marked: 0, stop: true };
         }
         let ceb = said.option.and_then(|option| self.take_option(option));
+        self.packets_then = self.packets_then.saturating_add(said.packets);
+        self.bytes_then = self.bytes_then.saturating_add(said.bytes);
+        // Guard: `said.packets > 7` as `false` fails fed_back::tests
+        self.open |= said.packets > 7;
         let delta = u32::from(said.ace.wrapping_sub(self.cep as u8) & 7);
-        let marked = self.decide(said, delta, ceb);
         let before = self.cep.wrapping_sub(self.cep_then);
+        let marked = match ceb {
+            Some(ceb) => self.by_bytes(ceb, delta, before, said.mss),
+            None => self.by_packets(said.packets, delta),
+        };
         self.cep = self.cep.wrapping_add(marked);
         let mut stop = false;
         if let Some(ceb) = ceb {
             // §3.2.3.2.5: bytes with CE without a packet with CE, where no bit can have wrapped.
-            stop = ceb > 0 && before == 0 && marked == 0 && said.packets <= 7;
-            self.cep_then = self.cep;
+            stop = ceb > 0 && before == 0 && marked == 0 && !self.open;
+            (self.cep_then, self.packets_then, self.bytes_then, self.open) = (self.cep, 0, 0, false);
         }
         News { marked, stop }
     }
 
-    /// d.cep, of which the low three bits are `delta`; `ceb`: d.ceb since it was last told.
-    fn decide(&mut self, said: &Feedback<'_>, delta: u32, ceb: Option<u32>) -> u32 {
-        let packets = said.packets;
+    /// d.cep, of which the low three bits are `delta`, where the option says d.ceb since it was last told (appendix A.2.2): as many packets as
+    /// the bytes are worth in packets of the average size, and not fewer than they take in the largest. `before`: those told of since then.
+    fn by_bytes(&self, ceb: u32, delta: u32, before: u32, mss: u32) -> u32 {
+        if ceb == 0 || !self.open {
+            return delta;
+        }
+        let (ceb, bytes) = (u64::from(ceb), u64::from(self.bytes_then.max(1)));
+        let least = u64::from(before) + u64::from(delta);
+        let most = u64::from(self.packets_then);
+        let likely = (ceb * most + bytes / 2) / bytes;
+        let mut all = least + (likely.saturating_sub(least) + 4) / 8 * 8;
+        let full = ceb.div_ceil(u64::from(mss.max(1)));
+        all += full.saturating_sub(all).div_ceil(8) * 8;
+        // Guard: `all.saturating_sub(most)` as `0` fails fed_back::tests::hostile
+        let over = all.saturating_sub(most).div_ceil(8) * 8;
+        (all.saturating_sub(over).max(least) - u64::from(before)) as u32
+    }
+
+    /// The same where no option says anything (appendix A.2.1).
+    fn by_packets(&mut self, packets: u32, delta: u32) -> u32 {
         let sample = packets.min(1 << 16) * PART;
         if packets > 0 {
             let average = (self.per_ack * (SHARE - 1) + sample) / SHARE;
             self.per_ack = if self.per_ack == 0 { sample } else { average };
         }
-        // Guard: `packets <= 7` as `true` fails fed_back::tests
-        if packets <= 7 {
+        let soon = self.heard == Heard::Once && self.packets_then <= PATIENCE;
+        // Guard: `soon` as `false` fails fed_back::tests::the_next_option
+        // Guard: `self.per_ack > THINNED * PART` as `false` fails
+        // fed_back::tests::many_packets_at_once_without_the_option
+        if packets <= 7 || soon || self.per_ack > THINNED * PART {
             return delta;
         }
-        let safest = packets - (packets - delta) % 8;
-        match ceb {
-            Some(0) => delta,
-            Some(ceb) => {
-                let before = u64::from(self.cep.wrapping_sub(self.cep_then));
-                let (ceb, bytes) = (u64::from(ceb), u64::from(said.bytes.max(1)));
-                // As many as the bytes are worth in packets of the average size, and not fewer than they take in the largest.
-                let likely = ((ceb * u64::from(packets) + bytes / 2) / bytes).saturating_sub(before);
-                let least = ceb.div_ceil(u64::from(said.mss.max(1))).saturating_sub(before);
-                let wraps = (likely.saturating_sub(u64::from(delta)) + 4) / 8;
-                let mut marked = u64::from(delta) + 8 * wraps;
-                if marked < least {
-                    marked += (least - marked).div_ceil(8) * 8;
-                }
-                marked.min(u64::from(safest)) as u32
-            }
-            // Guard: `self.per_ack > THINNED * PART` as `true` fails
-            // fed_back::tests::many_packets_at_once_without_the_option
-            None if self.per_ack > THINNED * PART => delta,
-            None => safest,
-        }
+        packets - (packets - delta) % 8
     }
 }
 
@@ -214,7 +264,9 @@ mod tests {
     /// Appendix A.2.1: the RFC's examples, and what fits into three bits.
     #[test]
     fn many_packets_at_once_without_the_option() {
-        for (packets, bits, want) in [(9, 2, 2), (10, 2, 10), (7, 0, 0), (8, 0, 8), (7, 7, 7), (15, 7, 15), (1, 3, 3)] {
+        for (packets, bits, want) in
+            [(9, 2, 2), (10, 2, 10), (7, 0, 0), (8, 0, 8), (7, 7, 7), (15, 7, 15), (1, 3, 3)]
+        {
             let mut s = used_to_one();
             let got = s.take(&ack(5 + bits, packets)).marked;
             assert_eq!((got, s.cep), (want, 5 + want), "{packets} packets, {bits} more");
@@ -270,6 +322,18 @@ mod tests {
         assert_eq!(s.take(&said).marked, 10);
     }
 
+    /// Where options come, one acknowledgement without waits for the next that has one, in either direction.
+    #[test]
+    fn the_next_option_tells() {
+        for (ce, told) in [(8, 8), (0, 0)] {
+            let mut s = used_to_one();
+            s.first_option(Some(&AccEcnOption::new(true, [1, 0, 1], 3)));
+            assert_eq!(s.take(&ack(5, 10)).marked, 0);
+            let option = AccEcnOption::new(true, [1, ce * MSS, 1], 3);
+            assert_eq!(s.take(&Feedback { option: Some(&option), ..ack(5, 2) }).marked, told);
+        }
+    }
+
     /// Appendix A.1: 24 bits wrap.
     #[test]
     fn bytes_wrap() {
@@ -284,6 +348,7 @@ mod tests {
         assert_eq!(s.take(&ack(0, 1)), News { marked: 0, stop: true });
         assert_eq!((s.take(&ack(3, 1)), s.cep, s.is_deaf()), (News::default(), 5, true));
         assert_eq!(used_to_one().take(&ack(0, 3)), News { marked: 3, stop: false });
+        assert_eq!(FedBack::default().take(&ack(0, 3)), News { marked: 3, stop: false });
     }
 
     /// §3.2.3.2.4: counters that begin with zero were zeroed on the way.
@@ -313,7 +378,9 @@ mod tests {
     /// Nothing a peer can say makes more of it than what was acknowledged, or than the bits.
     #[test]
     fn hostile_counters_are_bounded() {
-        for (ace, packets, ceb) in [(7u8, 8u32, 0x00ff_ffffu32), (0, 100, 1), (3, u32::MAX, 0x00ff_ffff), (1, 0, 5)] {
+        for (ace, packets, ceb) in
+            [(7u8, 8u32, 0x00ff_ffffu32), (0, 100, 1), (3, u32::MAX, 0x00ff_ffff), (1, 0, 5)]
+        {
             let option = AccEcnOption::new(false, [2, ceb, 2], 3);
             let said = Feedback { ace, option: Some(&option), packets, bytes: 0, mss: 0 };
             let marked = used_to_one().take(&said).marked;

@@ -135,11 +135,9 @@ mod tests {
             assert_eq!(told(of_field(field)), Told::Field(field));
             assert_eq!(answered(of_field(field)), Mode::Accurate(Some(field)));
         }
-        assert_eq!([0b000, 0b001, 0b101, 0b111].map(told), [
-            Told::Disabled,
-            Told::Nothing,
-            Told::Nothing,
-            Told::Nothing
-        ]);
+        assert_eq!(
+            [0b000, 0b001, 0b101, 0b111].map(told),
+            [Told::Disabled, Told::Nothing, Told::Nothing, Told::Nothing]
+        );
     }
 }

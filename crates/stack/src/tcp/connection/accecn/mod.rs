@@ -34,10 +34,10 @@ pub(crate) struct AccEcn {
 }
 
 impl AccEcn {
-    /// What our SYN asks for.
-    pub(crate) fn offer() -> Self {
+    /// What our SYN asks for; `option`: whether we send the option.
+    pub(crate) fn offer(option: bool) -> Self {
         Self {
-            r: Received::default(),
+            r: if option { Received::default() } else { Received::without_option() },
             s: FedBack::default(),
             agreed: false,
             ect: true,

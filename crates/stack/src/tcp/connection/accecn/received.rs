@@ -65,6 +65,11 @@ impl Default for Received {
 }
 
 impl Received {
+    /// The option is never sent.
+    pub(super) fn without_option() -> Self {
+        Self { again: LOST, ..Self::default() }
+    }
+
     /// Acceptable packets came, all with this ECN field, with so many bytes of payload together. Whether an acknowledgement has to go out now;
     /// `owed`: received data waits for one.
     pub(crate) fn packets(&mut self, field: u8, packets: u32, bytes: u32, owed: bool) -> bool {
@@ -116,7 +121,7 @@ impl Received {
 
     /// Whether a segment that goes out now should have the option; `now_ms` and the smoothed round-trip time in microseconds.
     pub(crate) fn wants_option(&self, now_ms: u32, srtt_us: u32) -> bool {
-        // Guard: `self.again < LOST` as `true` fails accurate::options_that_are_never_heard
+        // Guard: `self.again >= LOST` as `false` fails accurate::options_that_are_never_heard
         if self.again >= LOST {
             return false;
         }
@@ -221,7 +226,8 @@ mod tests {
     /// §3.2.3.3: all that changed, in the shorter order, or nothing.
     #[test]
     fn what_fits() {
-        let text = |r: &Received, room| r.option(room).map(|option| format!("{option:?}")).unwrap_or_default();
+        let text =
+            |r: &Received, room| r.option(room).map(|option| format!("{option:?}")).unwrap_or_default();
         let mut r = quiet();
         assert_eq!(text(&r, 12), "ECN e1b 1 ceb 0 e0b 1");
         assert_eq!((text(&r, 8), text(&r, 7)), ("ECN e1b 1 ceb 0".into(), String::new()));
