@@ -38,24 +38,6 @@ fn each_mark_is_told() {
     assert!(all > 1000, "{all}");
 }
 
-/// Where one acknowledgement comes for dozens of segments of all sizes, bytes tell how often three bits have wrapped, and may be wrong by a wrap.
-#[test]
-fn marks_in_bursts_are_told() {
-    for seed in 0..12 {
-        for mark in [50, 300] {
-            let offload = Offload { checksum: false, segmentation: if seed % 2 == 1 { 65_000 } else { 0 } };
-            let net = Net::new(seed, [config(), config()], Weather { mark, ..FAIR }, offload);
-            for (host, (told, marked)) in counts(net, [300_000, 200_000]).into_iter().enumerate() {
-                let off = told.abs_diff(marked);
-                assert!(
-                    off % 8 == 0 && off <= 8 + marked / 5,
-                    "seed {seed}, {mark}, host {host}: {told} of {marked}"
-                );
-            }
-        }
-    }
-}
-
 /// One way, and most acknowledgements are lost: bytes in the option tell what three bits cannot.
 #[test]
 fn marks_are_told_where_acknowledgements_are_lost() {
