@@ -18,6 +18,7 @@ mod description;
 mod discovery;
 mod document;
 mod drops;
+mod ecn;
 mod examples;
 mod exit;
 mod fast_open;

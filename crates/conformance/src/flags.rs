@@ -16,6 +16,8 @@ pub struct Network {
     pub gateways: Vec<IpAddr>,
     /// MTU, bytes of IP packet.
     pub mtu: u16,
+    /// `net.ipv4.tcp_ecn` in place of the namespace's: not every kernel has the numbers of accurate ECN.
+    pub ecn: Option<u64>,
 }
 
 /// packetdrill's defaults.
@@ -33,12 +35,13 @@ impl Default for Network {
             local: local.into_iter().flatten().collect(),
             gateways: vec![GATEWAY_V4, GATEWAY_V6],
             mtu: 1500,
+            ecn: None,
         }
     }
 }
 
 impl Network {
-    /// Reads the flags. After the three parts, `mtu=N` may follow. An address of the other family stays what packetdrill's
+    /// Reads the flags. After the three parts, `mtu=N` and `ecn=N` may follow. An address of the other family stays what packetdrill's
     /// default is.
     ///
     /// # Errors
@@ -70,6 +73,10 @@ impl Network {
                 network.mtu = mtu.parse().ok().filter(|mtu| *mtu >= LEAST_MTU).ok_or_else(|| {
                     wrong("mtu", format!("'{mtu}' is not a number from {LEAST_MTU} to 65535"))
                 })?;
+            } else if let Some(ecn) = part.strip_prefix("ecn=") {
+                let number = ecn.parse().ok().filter(|number| *number <= 5);
+                network.ecn =
+                    Some(number.ok_or_else(|| wrong("ecn", format!("'{ecn}' is not a number from 0 to 5")))?);
             } else {
                 // Where the peers are: all of them are behind the gateway, so it is only checked.
                 let remote: Prefix = part.parse().map_err(|e: flowlane_stack::address::PrefixError| {
@@ -113,10 +120,10 @@ mod tests {
 
     #[test]
     fn both_families_and_the_mtu() {
-        let n = Network::parse(Some("192.168.5.1/16|192.168.0.2|192.0.2.0/24|mtu=1400")).unwrap();
+        let n = Network::parse(Some("192.168.5.1/16|192.168.0.2|192.0.2.0/24|mtu=1400|ecn=3")).unwrap();
         assert_eq!(n.local[0], "192.168.5.1/16".parse().unwrap());
         assert_eq!(n.gateways[0], "192.168.0.2".parse::<IpAddr>().unwrap());
-        assert_eq!((n.mtu, n.local.len(), n.gateways.len()), (1400, 2, 2));
+        assert_eq!((n.mtu, n.ecn, n.local.len(), n.gateways.len()), (1400, Some(3), 2, 2));
         let n = Network::parse(Some("fd00::1/64|fd00::2|2001:db8::/32")).unwrap();
         assert_eq!(n.local[0], "fd00::1/64".parse().unwrap());
         assert_eq!(n.mtu, 1500);
@@ -138,6 +145,7 @@ mod tests {
             ("192.168.0.1/16|192.168.0.2|nowhere", "remote network"),
             ("192.168.0.1/16|192.168.0.2|fd00::/8", "remote network"),
             ("192.168.0.1/16|192.168.0.2|192.0.2.0/24|mtu=40", "mtu"),
+            ("192.168.0.1/16|192.168.0.2|192.0.2.0/24|ecn=6", "ecn"),
         ] {
             let error = Network::parse(Some(text)).unwrap_err();
             assert!(error.contains(word) && !error.contains('\n'), "{text}: {error}");

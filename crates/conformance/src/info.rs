@@ -128,6 +128,25 @@ pub(crate) fn connection(info: &TcpInfo, queue: &Queue, counts: &Counts, now: Ti
     for (at, spent) in [168, 176, 184].into_iter().zip(chrono.spent()) {
         put_long(&mut bytes, at, spent);
     }
+    if let Some(accurate) = &info.accurate_ecn {
+        let (received, delivered) = (&accurate.received, &accurate.delivered);
+        for (at, value) in [
+            (196, delivered.ce_packets),
+            (248, received.ce_packets),
+            (252, delivered.ect1_bytes),
+            (256, delivered.ect0_bytes),
+            (260, delivered.ce_bytes),
+            (264, received.ect1_bytes),
+            (268, received.ect0_bytes),
+            (272, received.ce_bytes),
+        ] {
+            put(&mut bytes, at, value);
+        }
+    }
+    // `tcpi_ecn_mode`, `tcpi_accecn_opt_seen` in bit fields.
+    let mode = if info.accurate_ecn.is_some() { 2 } else { u8::from(info.ecn) };
+    let seen = info.accurate_ecn.is_some_and(|accurate| accurate.option_seen);
+    bytes[276] = mode | u8::from(seen) << 3;
     // Not paced.
     put_long(&mut bytes, 112, u64::MAX);
     bytes

@@ -25,7 +25,8 @@ pub fn make(flags: Option<&str>) -> Result<Arc<dyn SharedObject>, String> {
     if let Some(mtu) = mtu_of(std::env::args_os().filter_map(|arg| arg.into_string().ok())) {
         network.mtu = mtu;
     }
-    let world = World::new(network, Source::default())?;
+    let source = Source::with_ecn(network.ecn);
+    let world = World::new(network, source)?;
     Ok(Arc::new(Shim { gate: Gate::new(world) }))
 }
 

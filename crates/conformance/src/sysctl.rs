@@ -45,18 +45,25 @@ const LANE_SEND_BUFFER: u32 = 16 << 20;
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     root: PathBuf,
+    /// In place of `net.ipv4.tcp_ecn`.
+    ecn: Option<u64>,
 }
 
 impl Default for Source {
     fn default() -> Self {
-        Self { root: PathBuf::from("/proc/sys/net") }
+        Self { root: PathBuf::from("/proc/sys/net"), ecn: None }
     }
 }
 
 impl Source {
+    /// The namespace's, but for this `net.ipv4.tcp_ecn` if there is one.
+    pub(crate) fn with_ecn(ecn: Option<u64>) -> Self {
+        Self { ecn, ..Self::default() }
+    }
+
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), ecn: None }
     }
 
     fn text(&self, name: &str) -> Option<String> {
@@ -118,11 +125,15 @@ impl Source {
             timestamps: self.is_on("ipv4/tcp_timestamps", true),
             sack: self.is_on("ipv4/tcp_sack", true),
             window_scaling: self.is_on("ipv4/tcp_window_scaling", true),
-            ecn: match self.number("ipv4/tcp_ecn").unwrap_or(2) {
+            ecn: match self.ecn.or_else(|| self.number("ipv4/tcp_ecn")).unwrap_or(2) {
                 0 => Ecn::Off,
                 1 => Ecn::Request,
+                3 => Ecn::Accurate,
+                4 => Ecn::AccurateRequest,
+                5 => Ecn::AccurateAccept,
                 _ => Ecn::Accept,
             },
+            accecn_option: self.number("ipv4/tcp_ecn_option").unwrap_or(2) != 0,
             congestion: algorithm(&congestion).unwrap_or_default(),
             slow_start_after_idle: self.is_on("ipv4/tcp_slow_start_after_idle", true),
             // Linux gives half of the memory to bookkeeping (`tcp_adv_win_scale` of 1).

@@ -133,9 +133,9 @@ pub use flowlane_rss::{
 pub use flowlane_stack::address::{Endpoint, Prefix};
 pub use flowlane_stack::reassembly::ReassemblyConfig;
 pub use flowlane_stack::tcp::{
-    Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, Failure, FastOpen, FastOpenKeys,
-    FastOpenListen, FlowEnd, FlowRecord, FlowTotals, Keepalive, ListenError, ListenOptions, SocketOptions,
-    State, SynAnswer, SynCookies, TcpConfig, TcpInfo,
+    AccurateEcn, Algorithm, BufferSize, ConnectError, DropReason as TcpDropReason, Ecn, EcnCounts, Failure,
+    FastOpen, FastOpenKeys, FastOpenListen, FlowEnd, FlowRecord, FlowTotals, Keepalive, ListenError,
+    ListenOptions, SocketOptions, State, SynAnswer, SynCookies, TcpConfig, TcpInfo,
 };
 pub use flowlane_stack::time::Time;
 pub use flowlane_stack::top::{TopCount, TopFlow, TopReport, TopTotals};

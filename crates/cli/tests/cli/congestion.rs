@@ -1,4 +1,4 @@
-//! `--congestion`: what it refuses, and that connections have what was asked for, on kernel sockets and on our own stack.
+//! `--congestion` and `--ecn`: what they refuse, and that connections have what was asked for, on kernel sockets and on our own stack.
 
 use flowlane::{
     Algorithm, Connect, Host, Interface, Key, PairConfig, Rss, Runtime, SocketOptions, TcpListener,
@@ -37,6 +37,23 @@ fn what_is_refused_gets_one_line_and_2() {
         let text = String::from_utf8(unknown.stderr).unwrap();
         assert_eq!(unknown.status.code(), Some(2), "{text}");
         assert!(text.contains("vegas") && text.contains("newreno"), "{text}");
+    }
+}
+
+/// `--ecn`: not for datagrams, not for kernel sockets, and no names that there are not.
+#[test]
+fn ecn_that_is_refused_gets_one_line_and_2() {
+    let datagrams = flowlane("load udp 127.0.0.1:9 --ecn accurate").output().unwrap();
+    assert!(refused(&datagrams).contains("--ecn: for connections"));
+    let relay = flowlane("serve relay --udp --to 127.0.0.1:9 --ecn 3").output().unwrap();
+    assert!(refused(&relay).contains("--ecn: not with --udp"));
+    for command in ["serve tcp-echo --addr 127.0.0.1", "load tcp 127.0.0.1:9"] {
+        let kernel = flowlane(&format!("{command} --ecn accurate")).output().unwrap();
+        assert!(refused(&kernel).contains("sysctl -w net.ipv4.tcp_ecn=3"));
+        let unknown = flowlane(&format!("{command} --ecn l4s")).output().unwrap();
+        let text = String::from_utf8(unknown.stderr).unwrap();
+        assert_eq!(unknown.status.code(), Some(2), "{text}");
+        assert!(text.contains("l4s") && text.contains("accurate-accept"), "{text}");
     }
 }
 

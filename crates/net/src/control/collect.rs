@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use flowlane_rss::HashType;
 use flowlane_stack::stats::Figures;
-use flowlane_stack::tcp::{State, TcpRow};
+use flowlane_stack::tcp::{Agreed, State, TcpRow};
 
 use super::view::*;
 use crate::HostInfo;
@@ -199,6 +199,9 @@ fn row(
         flowtype_name: HashType::from_u8(flow.1).unwrap_or(HashType::None).name().into(),
         arrival: None,
         congestion: None,
+        ecn: None,
+        received_ce: None,
+        delivered_ce: None,
     }
 }
 
@@ -231,11 +234,18 @@ fn udp_socket(info: &HostInfo, lane: &LaneReport, s: &crate::SocketInfo) -> Sock
 fn tcp_socket(info: &HostInfo, lane: &LaneReport, r: &TcpRow) -> SocketRow {
     let remote = r.remote.map(|r| (r.ip(), r.port()));
     let ends = our_end("tcp", r.local_ip, r.local_ip, r.local_port);
+    let marks = match r.ecn {
+        Some(Agreed::Accurate { received, delivered }) => Some((received, delivered)),
+        _ => None,
+    };
     SocketRow {
         state: r.state.map_or("LISTEN", State::netstat).into(),
         receive_queue: r.recv_queue as usize,
         send_queue: r.send_queue as usize,
         congestion: r.congestion.map(|algorithm| algorithm.name().to_owned()),
+        ecn: r.ecn.map(|ecn| if ecn == Agreed::Classic { "classic" } else { "accurate" }.to_owned()),
+        received_ce: marks.map(|(received, _)| received),
+        delivered_ce: marks.map(|(_, delivered)| delivered),
         ..row((info, lane), ends, remote, (r.hash, r.hash_type))
     }
 }

@@ -282,6 +282,15 @@ document! {
         /// Congestion control of a connection: `cubic`, `newreno` or `bbr`; left out where the kernel has another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         congestion: Option<String>,
+        /// What a connection of our own stack has agreed on of ECN, if anything: `classic` (RFC 3168) or `accurate` (RFC 9768).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ecn: Option<String>,
+        /// With accurate ECN: packets that came with Congestion Experienced.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        received_ce: Option<u32>,
+        /// With accurate ECN: packets of ours that the peer says came to it with Congestion Experienced.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        delivered_ce: Option<u32>,
     }
 }
 

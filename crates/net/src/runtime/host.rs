@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use flowlane_rss::Rss;
 use flowlane_stack::address::Prefix;
 use flowlane_stack::reassembly::ReassemblyConfig;
-use flowlane_stack::tcp::{Algorithm, TcpConfig};
+use flowlane_stack::tcp::{Algorithm, Ecn, TcpConfig};
 use flowlane_stack::tunnel::TunnelConfig;
 use flowlane_stack::udp::UdpConfig;
 use flowlane_stack::{IpConfig, Slaac};
@@ -101,6 +101,8 @@ pub struct Host {
     pub(crate) tcp: TcpConfig,
     /// Congestion control of its connections, if one was named.
     pub(crate) congestion: Option<Algorithm>,
+    /// Which ECN its connections negotiate, if it was named.
+    pub(crate) ecn: Option<Ecn>,
     pub(crate) reassembly: ReassemblyConfig,
     pub(crate) main: Arc<dyn Fn() -> Main + Send + Sync>,
     /// The line of the program that made it, by which its first tasks are known.
@@ -140,6 +142,7 @@ impl Host {
             udp: UdpConfig::default(),
             tcp: TcpConfig::default(),
             congestion: None,
+            ecn: None,
             reassembly: ReassemblyConfig::default(),
             main: Arc::new(move || Box::pin(main())),
             begun: Location::caller(),
@@ -346,6 +349,22 @@ impl Host {
     #[must_use]
     pub fn congestion(mut self, algorithm: Algorithm) -> Self {
         self.congestion = Some(algorithm);
+        self
+    }
+
+    /// Sets which explicit congestion notification its connections negotiate, instead of that of [`Host::tcp`]. Kernel sockets have the kernel's
+    /// (`net.ipv4.tcp_ecn`).
+    ///
+    /// ```
+    /// use flowlane::{Ecn, Host, Key, Rss};
+    ///
+    /// let rss = std::sync::Arc::new(Rss::new(Key::MICROSOFT, 1));
+    /// let host = Host::new("server", rss, || async {}).ecn(Ecn::Accurate);
+    /// # drop(host);
+    /// ```
+    #[must_use]
+    pub fn ecn(mut self, ecn: Ecn) -> Self {
+        self.ecn = Some(ecn);
         self
     }
 }

@@ -99,6 +99,7 @@ impl Connection {
     /// Leaves a small record behind (RFC 9293 §3.6.1, MUST-13).
     pub(crate) fn enter_time_wait(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let record = Record {
+            ace: self.last_ace(),
             id: ConnId::NOBODY,
             tuple: *self.tuple(),
             table_hash: self.table_hash(),

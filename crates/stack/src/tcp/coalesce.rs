@@ -11,7 +11,7 @@
 //! ```
 //!
 //! **Conditions.** The payload is exactly what its connection expects next, with nothing out of order, inside the window; acknowledgement, window,
-//! timestamps and ECN marks are equal, and ACK is the only flag. The last segment may have PSH and FIN. All other segments are processed
+//! timestamps and ECN marks are equal; ACK is the only flag but for the three of ECN, which are equal. The last segment may have PSH and FIN. All other segments are processed
 //! alone, so duplicate acknowledgements (`answers`), SACK, resets, challenges and window probes are the same as without coalescing.
 //! Checksums have been verified for each segment before.
 //!
@@ -64,10 +64,14 @@ impl Runs {
     }
 }
 
-/// Nothing in the header keeps a segment from being one of a run.
+/// What the last segment of a run may have, and what all of one may have: the bits of accurate ECN's counter (RFC 9768 §3.2.2).
+const LAST: TcpFlags = TcpFlags(TcpFlags::PSH.0 | TcpFlags::FIN.0);
+const COUNTER: TcpFlags = TcpFlags(TcpFlags::AE.0 | TcpFlags::CWR.0 | TcpFlags::ECE.0);
+
+/// Nothing in the header keeps a segment from being the first of a run.
 #[inline]
 fn is_plain(seg: &Segment) -> bool {
-    seg.flags.without(TcpFlags::PSH | TcpFlags::FIN) == TcpFlags::ACK && seg.options.sack.is_empty()
+    seg.flags.without(COUNTER) == TcpFlags::ACK && seg.options.sack.is_empty()
 }
 
 impl Run {
@@ -75,10 +79,12 @@ impl Run {
     #[inline]
     fn is_followed_by(&self, seg: &Segment) -> bool {
         let first = &self.seg;
+        // Guard: `seg.flags.without(LAST) == first.flags` as `true` fails coalesce::counters_of_accurate_ecn
         // Guard: `seg.seq == first.seq + first.len` as `true` fails coalesce::a_bad_checksum
         // Guard: `seg.ack == first.ack` as `true` fails coalesce::an_acknowledgement_within
         // Guard: `seg.end() <= self.right` as `true` fails coalesce::what_is_beyond
-        is_plain(seg)
+        seg.flags.without(LAST) == first.flags
+            && seg.options.sack.is_empty()
             && seg.seq == first.seq + first.len
             && (seg.len > 0 || seg.is(TcpFlags::FIN))
             && seg.ack == first.ack
@@ -158,7 +164,7 @@ impl Tcp {
     #[inline]
     fn run_for(&self, hash: u32, tuple: &Tuple, seg: &Segment) -> Option<ConnId> {
         // Most segments that cannot begin one say so themselves, and need not be looked up twice.
-        let can = is_plain(seg) && !seg.is(TcpFlags::PSH | TcpFlags::FIN) && seg.len > 0;
+        let can = is_plain(seg) && seg.len > 0;
         if !can || self.runs.runs.len() >= MAX_RUNS {
             return None;
         }

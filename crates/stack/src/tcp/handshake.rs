@@ -153,10 +153,15 @@ impl Connection {
         self.enter(&mut core.states, State::Established);
         self.count_as_established();
         core.count_established();
-        core.stats.ecn_handshakes += u64::from(self.uses_ecn());
+        let mut lost = false;
+        if self.uses_ecn() {
+            core.stats.ecn_handshakes += 1;
+            // A mark on the first segment counts as its loss (RFC 9768 §3.2.2.2, RFC 5562 §3).
+            lost = self.accurate_established(core);
+        }
         // Guard: `self.retransmits() > 1` as `self.retransmits() > 0` fails
         // handshake::one_segment_after_two_lost_syns
-        let lost = self.retransmits() > 1;
+        lost |= self.retransmits() > 1;
         if !cx.paths.is_empty() {
             self.heed_known_path(cx);
         }

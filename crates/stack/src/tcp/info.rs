@@ -1,6 +1,8 @@
 //! Information about a connection, as in `TCP_INFO`.
 
 use crate::tcp::config::Algorithm;
+use crate::tcp::connection::accecn::AccEcn;
+use crate::tcp::connection::accecn::fed_back::Heard;
 use crate::tcp::connection::congestion::bbr::Bbr;
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::Phase;
@@ -35,6 +37,62 @@ pub struct SegmentCounts {
     pub lost: u32,
     /// Sent again and not yet acknowledged.
     pub retransmitted: u32,
+}
+
+/// Packets and bytes by mark, since a connection began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct EcnCounts {
+    /// Packets with Congestion Experienced.
+    pub ce_packets: u32,
+    /// Payload bytes with Congestion Experienced, modulo 2^32.
+    pub ce_bytes: u32,
+    /// Payload bytes with ECT(0), modulo 2^32.
+    pub ect0_bytes: u32,
+    /// Payload bytes with ECT(1), modulo 2^32.
+    pub ect1_bytes: u32,
+}
+
+impl EcnCounts {
+    /// Counters of the RFC begin with 5 packets and one byte of each ECT.
+    const fn of(cep: u32, ceb: u32, e0b: u32, e1b: u32) -> Self {
+        Self {
+            ce_packets: cep.wrapping_sub(5),
+            ce_bytes: ceb,
+            ect0_bytes: e0b.wrapping_sub(1),
+            ect1_bytes: e1b.wrapping_sub(1),
+        }
+    }
+}
+
+/// What a connection with accurate ECN (RFC 9768) knows of marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AccurateEcn {
+    /// Of what we received: r.cep, r.ceb, r.e0b, r.e1b, without what they begin with.
+    pub received: EcnCounts,
+    /// Of what the peer received of ours, as it feeds back: s.cep, s.ceb, s.e0b, s.e1b, without what they begin with. Without the option bytes
+    /// stay zero.
+    pub delivered: EcnCounts,
+    /// New data is sent as ECN-capable, but with BBR. Not so where the handshake showed that something on the way changes marks.
+    pub sends_ect: bool,
+    /// Feedback is heeded; not so where the peer turned out not to know of it.
+    pub heeds: bool,
+    /// An option of the peer's has come and is read.
+    pub option_seen: bool,
+}
+
+impl AccurateEcn {
+    fn of(accecn: &AccEcn) -> Self {
+        let (r, s) = (&accecn.r, &accecn.s);
+        Self {
+            received: EcnCounts::of(r.cep, r.ceb, r.e0b, r.e1b),
+            delivered: EcnCounts::of(s.cep, s.ceb, s.e0b, s.e1b),
+            sends_ect: accecn.sends_ect(),
+            heeds: !s.is_deaf(),
+            option_seen: s.heard() == Heard::Once,
+        }
+    }
 }
 
 /// A look at one connection.
@@ -119,8 +177,10 @@ pub struct TcpInfo {
     pub sack: bool,
     /// Shift of our windows and of the peer's.
     pub window_scale: Option<(u8, u8)>,
-    /// ECN.
+    /// ECN, classic or accurate.
     pub ecn: bool,
+    /// Accurate ECN.
+    pub accurate_ecn: Option<AccurateEcn>,
     /// Data in a SYN, ours or the peer's, has arrived with it (RFC 7413).
     pub syn_data: bool,
 }
@@ -170,6 +230,7 @@ impl TcpInfo {
             sack: false,
             window_scale: None,
             ecn: false,
+            accurate_ecn: None,
             syn_data: false,
         }
     }
@@ -220,8 +281,14 @@ impl Connection {
             sack: self.has(Flags::SACK),
             window_scale: self.has(Flags::SCALING).then_some((self.scale.rcv(), self.scale.snd())),
             ecn: self.has(Flags::ECN),
+            accurate_ecn: self.accurate_info(),
             syn_data: self.fast.has(Marks::SYN_DATA),
         }
+    }
+
+    /// What is known of marks, in accurate mode.
+    pub(crate) fn accurate_info(&self) -> Option<AccurateEcn> {
+        self.accecn().filter(|accecn| accecn.is_agreed()).map(AccurateEcn::of)
     }
 
     fn segment_counts(&self) -> SegmentCounts {

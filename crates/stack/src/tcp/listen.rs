@@ -140,7 +140,7 @@ impl Core {
         self.fast_open_mark(&mut c, &welcome);
         c.take_peer_syn(self, cx, seg);
         c.set_flow_hash(seg.hash, seg.hash_type);
-        c.agree_on_ecn(ecn::agrees(self.config.ecn, seg));
+        c.agree_on_ecn(&self.config, ecn::mode(self.config.ecn, seg), seg);
         c.snd.first_window(u32::from(seg.window), seg.seq, iss);
         Some(c)
     }

@@ -81,13 +81,13 @@ pub use config::{
 };
 pub use connection::{State, StateCounts};
 pub use error::{ConnectError, Failure, RecvError, SendError, StaleError};
-pub use info::{LossState, SegmentCounts, TcpInfo};
+pub use info::{AccurateEcn, EcnCounts, LossState, SegmentCounts, TcpInfo};
 pub use lane::flow_records::{FlowEnd, FlowRecord, FlowTotals};
 pub use lane::half_open::SynAnswer;
 pub use lane::listeners::{ListenError, ListenerId};
 pub(crate) use lane::scarce_ports::Scarcity;
 pub use prefetch::{AHEAD, Prefetched};
-pub use snapshot::{TcpRow, TcpSnapshot};
+pub use snapshot::{Agreed, TcpRow, TcpSnapshot};
 pub use table::ConnId;
 
 pub use crate::stats::tcp::{DropReason, TcpStats};

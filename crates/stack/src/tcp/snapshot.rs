@@ -3,7 +3,7 @@
 use crate::stats::Histogram;
 use crate::tcp::Tcp;
 use crate::tcp::config::Algorithm;
-use crate::tcp::connection::State;
+use crate::tcp::connection::{Connection, State};
 use crate::tcp::table::Tuple;
 use core::net::{IpAddr, SocketAddr};
 
@@ -29,6 +29,34 @@ pub struct TcpRow {
     pub hash_type: u8,
     /// Congestion control of a connection.
     pub congestion: Option<Algorithm>,
+    /// What a connection has agreed on of ECN; `None` for nothing.
+    pub ecn: Option<Agreed>,
+}
+
+/// Which explicit congestion notification a connection has agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Agreed {
+    /// Classic (RFC 3168).
+    Classic,
+    /// Accurate (RFC 9768), with so many packets that came with Congestion Experienced, and so many of ours that the peer received so.
+    Accurate {
+        /// r.cep without what it begins with.
+        received: u32,
+        /// s.cep without what it begins with.
+        delivered: u32,
+    },
+}
+
+impl Agreed {
+    fn of(c: &Connection) -> Option<Self> {
+        let info = c.accurate_info();
+        let accurate = info.map(|info| Self::Accurate {
+            received: info.received.ce_packets,
+            delivered: info.delivered.ce_packets,
+        });
+        accurate.or(c.uses_ecn().then_some(Self::Classic))
+    }
 }
 
 /// A snapshot of a lane's listeners and connections, at a bounded cost.
@@ -69,6 +97,7 @@ impl Tcp {
                 hash: 0,
                 hash_type: 0,
                 congestion: None,
+                ecn: None,
             });
         }
         let room = rows.saturating_sub(snapshot.rows.len());
@@ -76,6 +105,7 @@ impl Tcp {
             let queues = (c.readable(), c.buffered());
             snapshot.rows.push(TcpRow {
                 congestion: Some(c.congestion.algorithm()),
+                ecn: Agreed::of(c),
                 ..row(c.state(), c.tuple(), queues, (c.flow_hash(), c.hash_type()))
             });
         }
@@ -103,5 +133,6 @@ fn row(state: State, tuple: &Tuple, queues: (u32, u32), flow: (u32, u8)) -> TcpR
         hash: flow.0,
         hash_type: flow.1,
         congestion: None,
+        ecn: None,
     }
 }

@@ -8,11 +8,13 @@
 //! ```
 //!
 //! Time counts periods of 64 seconds. Where the peer sends timestamps, window scale, SACK and ECN are kept in the low six
-//! bits of ours, which it echoes; without them those options are not agreed.
+//! bits of ours, which it echoes; without them those options are not agreed. Accurate ECN needs no memory: the acknowledgement of a SYN-ACK that
+//! agreed on it shows a number that no other does (RFC 9768 §5.1).
 
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;
 use crate::tcp::config::TcpConfig;
+use crate::tcp::connection::accecn::handshake::{self as flags_of, Mode};
 use crate::tcp::connection::{Connection, State};
 use crate::tcp::lane::Core;
 use crate::tcp::lane::replies::ReplyMeta;
@@ -53,7 +55,8 @@ impl Core {
         let with_timestamps = self.config.timestamps && seg.options.timestamps.is_some();
         let scaling = self.config.window_scaling && seg.options.window_scale.is_some() && with_timestamps;
         let sack = self.config.sack && seg.options.sack_permitted && with_timestamps;
-        let ecn = ecn::agrees(self.config.ecn, seg) && with_timestamps;
+        let mode = ecn::mode(self.config.ecn, seg);
+        let ecn = mode == Mode::Classic && with_timestamps;
         let bits = if scaling { u32::from(seg.options.window_scale.unwrap_or(0)) } else { NO_SCALE };
         let bits = bits | u32::from(sack) << 4 | u32::from(ecn) << 5;
         let timestamps = seg.options.timestamps.filter(|_| with_timestamps).map(|ts| {
@@ -69,7 +72,7 @@ impl Core {
         let limit = options.recv_buffer.unwrap_or(self.config.recv_buffer.initial);
         let payload = u32::from(mss) - if timestamps.is_some() { 12 } else { 0 };
         let window = handshake::first_window(limit.min(self.may_promise_first(cx, payload)), payload);
-        let answer = TcpOptions {
+        let mut answer = TcpOptions {
             mss: Some(mss),
             window_scale: scaling.then(|| handshake::window_scale(&self.config, &options)),
             sack_permitted: sack,
@@ -79,6 +82,9 @@ impl Core {
         let mut flags = TcpFlags::SYN | TcpFlags::ACK;
         if ecn {
             flags |= TcpFlags::ECE;
+        } else if let Mode::Accurate(_) = mode {
+            flags |= flags_of::flags(flags_of::of_field(seg.ecn));
+            answer.accecn = ecn::syn_ack_option(&self.config, &answer);
         }
         let header = TcpHeader {
             src_port: tuple.local_port,
@@ -160,7 +166,14 @@ impl Core {
             mtu: seg.mtu,
         };
         c.take_peer_syn(self, cx, &syn);
-        c.agree_on_ecn(ecn);
+        // Guard: `flags_of::bits(seg.flags) > 1` as `true` fails cookies::accurate_ecn
+        let accurate = self.config.ecn.accepts_accurate() && flags_of::bits(seg.flags) > 1;
+        let mode = match ecn {
+            true => Mode::Classic,
+            false if accurate => Mode::Accurate(None),
+            false => Mode::Off,
+        };
+        c.agree_on_ecn(&self.config, mode, &syn);
         c.set_flow_hash(seg.hash, seg.hash_type);
         Some(c)
     }

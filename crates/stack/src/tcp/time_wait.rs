@@ -10,6 +10,7 @@
 use crate::packet::Cx;
 use crate::stats::tcp::DropReason;
 use crate::tcp::Seq;
+use crate::tcp::connection::accecn::handshake;
 use crate::tcp::connection::sequence::ts_clock;
 use crate::tcp::lane::Core;
 use crate::tcp::lane::time_wait::Record;
@@ -85,7 +86,7 @@ impl Core {
             dst_port: record.tuple.remote_port,
             seq: record.snd_nxt,
             ack: record.rcv_nxt,
-            flags: TcpFlags::ACK,
+            flags: TcpFlags::ACK | handshake::flags(record.ace),
             window: record.window,
             urgent: 0,
         };

@@ -11,6 +11,7 @@
 //! All integers in the structs are in host order, all addresses in the order of the wire. The code reads and writes
 //! through byte arrays, so it makes no assumption about the machine's byte order or alignment.
 
+mod accecn;
 pub mod arp;
 pub mod checksum;
 mod display;
@@ -34,6 +35,7 @@ pub mod tcp_options;
 pub mod udp;
 pub mod vxlan;
 
+pub use accecn::AccEcnOption;
 pub use arp::{ArpOperation, ArpPacket};
 pub use checksum::Sum;
 pub use ethernet::{EtherType, EthernetHeader, MacAddr, VlanTag};

@@ -1,7 +1,8 @@
 //! TCP options.
 //!
 //! RFC 9293 §3.2 (the format, maximum segment size), RFC 7323 (window scale, timestamps), RFC 2018 (selective
-//! acknowledgment), RFC 2883 (its use for duplicates), RFC 7413 (Fast Open, and the experimental form of its draft).
+//! acknowledgment), RFC 2883 (its use for duplicates), RFC 7413 (Fast Open, and the experimental form of its draft), RFC 9768 §3.2.3
+//! (counters of accurate ECN).
 //!
 //! Reading never fails. A list that stops making sense (an option of length zero or one, or past the end) is read up
 //! to there and marked [`broken`](TcpOptions::broken); an option of the wrong length for its kind, or of a kind that is
@@ -22,9 +23,10 @@
 //!           nop nop timestamps(10)  nop nop sack(2+8n)                       later on
 //! ```
 //!
-//! Fast Open stands behind all of these, with no-ops behind it.
+//! The counters of accurate ECN stand behind segment size and timestamps, with no-ops behind them. Fast Open stands behind all of these,
+//! with no-ops behind it, too.
 
-use super::{SeqNum, Sum, array_at, be16, be32};
+use super::{AccEcnOption, SeqNum, Sum, array_at, be16, be32};
 
 /// The most bytes of options a header can hold.
 pub const MAX_LEN: usize = 40;
@@ -196,6 +198,8 @@ pub struct TcpOptions {
     pub sack: SackBlocks,
     /// Fast Open; means something with SYN only.
     pub fast_open: Option<FastOpenOption>,
+    /// Counters of accurate ECN; mean nothing in a SYN without ACK.
+    pub accecn: Option<AccEcnOption>,
     /// The list stopped making sense before its end. Read only.
     pub broken: bool,
 }
@@ -254,6 +258,9 @@ impl TcpOptions {
         if let Some(fast_open) = &self.fast_open {
             len += fast_open.wire_len();
         }
+        if let Some(accecn) = &self.accecn {
+            len += accecn.wire_len();
+        }
         len
     }
 
@@ -287,7 +294,11 @@ impl TcpOptions {
             out.put([front[0], front[1], TIMESTAMPS, TIMESTAMPS_LEN]);
             out.put(timestamps.value.to_be_bytes());
             out.put(timestamps.echo.to_be_bytes());
-        } else if self.sack_permitted {
+        }
+        if let Some(accecn) = &self.accecn {
+            put_accecn(&mut out, accecn);
+        }
+        if self.sack_permitted && self.timestamps.is_none() {
             out.put([NOP, NOP, SACK_PERMITTED, 2]);
         }
         if let Some(shift) = self.window_scale {
@@ -319,6 +330,15 @@ fn put_fast_open(out: &mut Writer<'_>, option: &FastOpenOption) {
     let cookie = option.as_slice();
     bytes[..head.len()].copy_from_slice(head);
     bytes[head.len()..head.len() + cookie.len()].copy_from_slice(cookie);
+    for four in bytes[..option.wire_len()].chunks_exact(4) {
+        out.put([four[0], four[1], four[2], four[3]]);
+    }
+}
+
+#[cold]
+fn put_accecn(out: &mut Writer<'_>, option: &AccEcnOption) {
+    let mut bytes = [NOP; AccEcnOption::MAX_WIRE_LEN];
+    option.emit(&mut bytes);
     for four in bytes[..option.wire_len()].chunks_exact(4) {
         out.put([four[0], four[1], four[2], four[3]]);
     }
@@ -405,6 +425,9 @@ fn read_option(options: &mut TcpOptions, kind: u8, data: &[u8]) {
         }
         // Of an odd length it is passed over; any other impossible length takes back what came before it.
         (FAST_OPEN, len) if len % 2 == 0 => options.fast_open = FastOpenOption::read(data, false),
+        (AccEcnOption::ORDER_0 | AccEcnOption::ORDER_1, _) => {
+            options.accecn = AccEcnOption::read(kind, data);
+        }
         (EXPERIMENT, len) if len >= 2 && len % 2 == 0 && data[..2] == FAST_OPEN_MAGIC => {
             options.fast_open = FastOpenOption::read(&data[2..], true);
         }

@@ -311,7 +311,7 @@ impl Near {
         let recorders = self.instruments.records.open()?;
         if self.is_kernel() {
             more_descriptors(descriptors, "connections or flows")?;
-            let host = self.side.with_congestion(Host::kernel("load", rss.clone(), main), true)?;
+            let host = self.side.with_choices(Host::kernel("load", rss.clone(), main), true)?;
             let host = home.apply(host, &mut builder);
             let host = builder.host(recorders.of(host));
             builder.before_start(give_up_privileges);
@@ -326,7 +326,7 @@ impl Near {
             .tcp(tcp)
             .reassembly(self.reassembly.unwrap_or_default().0);
         let asked = self.asked()?;
-        let host = asked.apply(self.side.with_congestion(host, false)?);
+        let host = asked.apply(self.side.with_choices(host, false)?);
         let host = self.ways.add_to(host, |i| if through == Some(i) { inside.clone() } else { Vec::new() });
         let host = builder.host(recorders.of(host));
         self.link.fit_frames(&mut builder);

@@ -13,6 +13,7 @@ use flowlane_load::ClientRange;
 use super::home::Home;
 use crate::asking::{Addr, Asked, Asking, on_link, show};
 use crate::congestion::CongestionOption;
+use crate::ecn::EcnOption;
 use crate::idle::IdleKind;
 use crate::io::IoOption;
 use crate::steering::{self, SteeringOptions, Workers};
@@ -221,6 +222,8 @@ pub(super) struct Side {
     pub(super) io: IoOption,
     #[command(flatten)]
     congestion: CongestionOption,
+    #[command(flatten)]
+    ecn: EcnOption,
     /// What idle workers do [default: sleep on kernel sockets, else adaptive].
     #[arg(long, value_enum)]
     idle: Option<IdleKind>,
@@ -252,17 +255,20 @@ impl Side {
     pub(super) fn check_kernel(&self) -> anyhow::Result<()> {
         ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
         self.congestion.of(true)?;
+        self.ecn.of(true)?;
         Ok(())
     }
 
-    /// Refuses a congestion control for datagrams.
+    /// Refuses what only connections have.
     pub(super) fn check_without_connections(&self) -> anyhow::Result<()> {
         ensure!(!self.congestion.is_given(), "--congestion: for connections; load udp has datagrams");
+        self.ecn.check_absent("for connections; load udp has datagrams")?;
         Ok(())
     }
 
-    /// The host with the congestion control that was asked for.
-    pub(super) fn with_congestion(&self, host: Host, kernel: bool) -> anyhow::Result<Host> {
+    /// The host with the congestion control and the ECN that were asked for.
+    pub(super) fn with_choices(&self, host: Host, kernel: bool) -> anyhow::Result<Host> {
+        let host = self.ecn.apply(host, kernel)?;
         Ok(match self.congestion.of(kernel)? {
             Some(algorithm) => host.congestion(algorithm),
             None => host,

@@ -8,6 +8,7 @@ use crate::asking::{self, Addr, Asked, Asking};
 use crate::congestion::CongestionOption;
 use crate::cpus::Pinning;
 use crate::discovery::Discovery;
+use crate::ecn::{EcnOption, chosen};
 use crate::fast_open;
 use crate::idle::IdleKind;
 use crate::instruments::Instruments;
@@ -24,7 +25,7 @@ use flowlane::link::LinkSpec;
 use flowlane::rebalance::{Even, Pack, Policy};
 use flowlane::watchdog::Watchdog;
 use flowlane::{
-    Algorithm, Bucket, Host, Idle, Interface, Io, Prefix, ReassemblyConfig, Rss, SocketError, Steer,
+    Algorithm, Bucket, Ecn, Host, Idle, Interface, Io, Prefix, ReassemblyConfig, Rss, SocketError, Steer,
     TunnelConfig,
 };
 use flowlane_load::tcp::pattern::LONGEST;
@@ -181,6 +182,8 @@ pub(crate) struct TcpArguments {
     fast_open: Option<u32>,
     #[command(flatten)]
     congestion: CongestionOption,
+    #[command(flatten)]
+    ecn: EcnOption,
 }
 
 impl TcpArguments {
@@ -330,6 +333,8 @@ pub(super) struct Plan {
     pub(super) fast_open: Option<u32>,
     /// Congestion control of connections, if it was said.
     pub(super) congestion: Option<Algorithm>,
+    /// Which ECN connections negotiate, if it was said.
+    pub(super) ecn: Option<Ecn>,
     /// Clients come by kernel sockets, though the link is one of ours.
     pub(super) from_kernel: Option<FromKernel>,
     pub(super) workers: usize,
@@ -429,6 +434,7 @@ impl Plan {
             listen: None,
             fast_open: None,
             congestion: None,
+            ecn: None,
             from_kernel: None,
             rebalance: a.rebalance,
             idle: a.idle.into(),
@@ -448,6 +454,7 @@ impl Plan {
         let beside_kernel = arguments.common.beside_kernel;
         let mut plan = Self::new(service, arguments.common)?;
         plan.congestion = arguments.congestion.of(plan.link.is_kernel() || beside_kernel)?;
+        plan.ecn = arguments.ecn.of(plan.link.is_kernel())?;
         if let Some(text) = &arguments.listen_buckets {
             plan.listen = Some(buckets("--listen-buckets", text, plan.rss.buckets.len())?);
         }
@@ -467,6 +474,7 @@ impl Plan {
             ("--listen-buckets", arguments.listen_buckets.is_some()),
             ("--fast-open", arguments.fast_open.is_some()),
             ("--congestion", arguments.congestion.is_given()),
+            ("--ecn", arguments.ecn.is_given()),
         ] {
             ensure!(!given, "{option}: not with --udp: it is for connections");
         }
@@ -490,10 +498,7 @@ impl Plan {
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), SocketError>> + Send + 'static,
     {
-        let chosen = |host: Host| match self.congestion {
-            Some(algorithm) => host.congestion(algorithm),
-            None => host,
-        };
+        let chosen = |host: Host| chosen(host, self.congestion, self.ecn);
         if self.link.is_kernel() {
             let host = Host::kernel("server", self.rss.clone(), main).steer(self.steer).zone(self.zone);
             return chosen(host);

@@ -68,6 +68,11 @@ const LINES: &[&str] = &[
     "{ecn-ect1} packets with ECN ECT(1) bit set",
     "{ecn-handshakes} successful ECN handshakes",
     "{ecn-reductions} times ECN reduced the congestion window",
+    "{accecn-handshakes} successful handshakes of accurate ECN",
+    "{accecn-marks} packets that peers with accurate ECN received with CE bit set",
+    "{accecn-options-sent} options of accurate ECN sent",
+    "{accecn-options-received} options of accurate ECN received",
+    "{accecn-stopped} connections that stopped sending ECN-capable packets",
     "{black-hole-activations} Path MTU discovery black hole detection activation events",
 ];
 

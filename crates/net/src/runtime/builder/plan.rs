@@ -80,6 +80,7 @@ impl Builder {
             let elsewhere = (buckets > 1).then(|| UdpElsewhere::new(buckets));
             let mut tcp = self.bounded(&host.tcp, owners.len());
             tcp.congestion = host.congestion.unwrap_or(tcp.congestion);
+            tcp.ecn = host.ecn.unwrap_or(tcp.ecn);
             for b in 0..buckets {
                 let bucket = Bucket(b as u16);
                 let index = lane_index(first_lane, bucket);

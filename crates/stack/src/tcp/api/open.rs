@@ -96,6 +96,7 @@ impl Tcp {
             &options.socket,
         );
         c.opened_by_us();
+        c.ask_for_ecn(&self.core.config);
         c.set_flow_hash(options.hash, options.hash_type);
         self.core.stats.connection_requests += 1;
         let room = self.core.fast_open_ask(cx, &mut c, options.socket.fast_open);

@@ -34,17 +34,54 @@ impl Algorithm {
     }
 }
 
-/// Whether Explicit Congestion Notification (RFC 3168) is negotiated.
+/// Which Explicit Congestion Notification is negotiated: classic (RFC 3168), or accurate (RFC 9768), which falls back to classic and to none as the
+/// peer's answer says. The numbers are those of Linux (`net.ipv4.tcp_ecn`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Ecn {
-    /// Never.
+    /// Never (0).
     Off,
-    /// Use it if the peer requests it.
+    /// Use classic ECN if the peer requests any (2).
     #[default]
     Accept,
-    /// Asked for in our own SYNs too.
+    /// Classic, asked for in our own SYNs too (1).
     Request,
+    /// Accurate, asked for in our own SYNs too (3).
+    Accurate,
+    /// Use what the peer requests, accurate or classic; our own SYNs ask for classic (4).
+    AccurateRequest,
+    /// Use what the peer requests, accurate or classic; our own SYNs ask for none (5).
+    AccurateAccept,
+}
+
+impl Ecn {
+    /// All of them, in the order of Linux's numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Off, Self::Request, Self::Accept, Self::Accurate, Self::AccurateRequest, Self::AccurateAccept];
+
+    /// Its name in this program's words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Request => "request",
+            Self::Accept => "accept",
+            Self::Accurate => "accurate",
+            Self::AccurateRequest => "accurate-request",
+            Self::AccurateAccept => "accurate-accept",
+        }
+    }
+
+    /// Whether a peer that asks for accurate ECN gets it.
+    #[inline]
+    pub(crate) const fn accepts_accurate(self) -> bool {
+        matches!(self, Self::Accurate | Self::AccurateRequest | Self::AccurateAccept)
+    }
+
+    /// Whether our SYNs ask for ECN of either kind.
+    pub(crate) const fn asks(self) -> bool {
+        matches!(self, Self::Request | Self::Accurate | Self::AccurateRequest)
+    }
 }
 
 /// When SYNs are answered with cookies instead of being remembered (RFC 4987 §3.6).
@@ -80,6 +117,9 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// Explicit congestion notification.
     pub ecn: Ecn,
+    /// Send the option of accurate ECN, which tells of bytes by mark. Without it there are three bits of a counter in each header (Linux:
+    /// `net.ipv4.tcp_ecn_option`).
+    pub accecn_option: bool,
     /// Congestion control of new connections.
     pub congestion: Algorithm,
     /// Leave slow start early by delay (`HyStart++`, RFC 9406).
@@ -162,6 +202,7 @@ impl Default for TcpConfig {
             sack: true,
             window_scaling: true,
             ecn: Ecn::default(),
+            accecn_option: true,
             congestion: Algorithm::default(),
             hystart: true,
             initial_window: 10,

@@ -28,6 +28,7 @@ use crate::tcp::table::{ConnId, Named, Tuple};
 use core::task::Waker;
 use core::time::Duration;
 
+pub(crate) mod accecn;
 pub(crate) mod ack_policy;
 pub(crate) mod congestion;
 pub(crate) mod deadlines;

@@ -2,6 +2,7 @@
 
 use crate::tcp::Seq;
 use crate::tcp::config::SocketOptions;
+use crate::tcp::connection::accecn::AccEcn;
 use crate::tcp::connection::congestion::bbr::Bbr;
 use crate::tcp::connection::deadlines::NEVER;
 use crate::tcp::connection::recovery::Undo;
@@ -30,6 +31,8 @@ pub(super) struct Rare {
     undo: Option<(Undo, Time)>,
     /// The model of the path, with BBR.
     model: Option<Box<Bbr>>,
+    /// Accurate ECN, asked for or agreed on.
+    accecn: Option<Box<AccEcn>>,
 }
 
 impl Rare {
@@ -60,9 +63,10 @@ impl Rare {
             mss_lowered_secs,
             undo,
             model,
+            accecn,
         } = self;
         let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some() || model.is_some();
-        let waits = waits || urgent.is_some() || urgent_waker.is_some();
+        let waits = waits || urgent.is_some() || urgent_waker.is_some() || accecn.is_some();
         options.is_none() && fast_open.is_none() && !waits && *mss_lowered_secs == 0
     }
 }
@@ -197,6 +201,30 @@ impl Connection {
             self.rare_mut().model = Some(Box::new(model));
         } else if let Some(rare) = self.rare_if_any() {
             rare.model = None;
+            self.drop_empty_rare();
+        }
+    }
+
+    // Accurate ECN.
+
+    /// What is known of accurate ECN, if the connection has asked for it or agreed on it.
+    #[inline]
+    pub(crate) fn accecn(&self) -> Option<&AccEcn> {
+        self.rare()?.accecn.as_deref()
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn accecn_mut(&mut self) -> Option<&mut AccEcn> {
+        self.rare_if_any()?.accecn.as_deref_mut()
+    }
+
+    /// The connection asks for accurate ECN or has agreed on it, or not any more.
+    pub(crate) fn set_accecn(&mut self, accecn: Option<AccEcn>) {
+        if let Some(accecn) = accecn {
+            self.rare_mut().accecn = Some(Box::new(accecn));
+        } else if let Some(rare) = self.rare_if_any() {
+            rare.accecn = None;
             self.drop_empty_rare();
         }
     }

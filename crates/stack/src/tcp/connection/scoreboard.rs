@@ -168,6 +168,12 @@ impl Scoreboard {
         self.sacked_records
     }
 
+    /// Records not selectively acknowledged.
+    #[inline]
+    pub(crate) fn unsacked_records(&self) -> u32 {
+        self.queue.len() as u32 - self.sacked_records
+    }
+
     /// End of the highest record ever sent again.
     pub(crate) const fn rexmit_high(&self) -> Seq {
         self.rexmit_high

@@ -78,6 +78,9 @@ impl Connection {
         } else if !self.has(Flags::ACTIVE) {
             core.hand_over(cx, self, seg)?;
         }
+        if self.uses_ecn() {
+            self.syn_ack_acknowledged(core, seg);
+        }
         self.syn_acknowledged(core, cx);
         self.snd.first_window(u32::from(seg.window) << self.scale.snd(), seg.seq, seg.ack);
         self.establish(core, cx);
@@ -111,6 +114,8 @@ impl Connection {
     #[inline]
     fn acknowledge_whole(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) -> bool {
         // Guard: `seg.ack == self.snd.nxt()` as `true` fails tcp::tests::loss tcp::tests::data
+        // Guard: `!self.echoes_congestion(seg)` as `true` fails
+        // tcp::tests::ecn::an_echo_on_the_last_acknowledgement
         let plain = seg.ack == self.snd.nxt()
             && seg.options.sack.is_empty()
             && !self.echoes_congestion(seg)
@@ -168,8 +173,9 @@ impl Connection {
             dsack: false,
             twice: None,
             echo: clock.echo,
-            ece: self.echoes_congestion(seg),
+            ece: false,
         };
+        let records = tx.board.unsacked_records();
         if acked > 0 {
             tx.board.acknowledge(seg.ack, &clock, &mut report.delivered);
             // Our FIN takes a number but no byte.
@@ -196,6 +202,10 @@ impl Connection {
             core.stats.dsacks_received += u64::from(dsack);
             tx.board.selective(&blocks[..n], self.effective_mss(), &clock, &mut report.delivered);
             core.recount(&mut tx);
+        }
+        if self.uses_ecn() {
+            let packets = records.saturating_sub(tx.board.unsacked_records());
+            report.ece = self.heed_echo(core, seg, packets, report.delivered.bytes);
         }
         self.tx.put_back(tx);
         self.measure(core, seg, &report, &clock);

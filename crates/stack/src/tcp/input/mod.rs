@@ -59,6 +59,12 @@ impl Connection {
         if self.state() == State::SynReceived && seg.is(TcpFlags::SYN) && seg.seq == self.snd.wl1() {
             if !seg.is(TcpFlags::ACK) {
                 core.stats.syncache_dupsyn += 1;
+                // Guard: `self.accurate_asked_again(core, seg)` as `false` fails accurate::both_kinds
+                if self.accurate_asked_again(core, seg) {
+                    self.send_reset(core, cx);
+                    core.kill(self, cx.now, FlowEnd::ResetByUs, Some(Failure::Reset));
+                    return Err(Stop::Done);
+                }
                 if let Some(tx) = self.tx.get_mut() {
                     if !tx.board.is_empty() {
                         tx.board.mark_lost(0);
@@ -68,6 +74,10 @@ impl Connection {
             }
             seg.seq += 1;
             seg.flags = seg.flags.without(TcpFlags::SYN);
+            if self.uses_ecn() {
+                self.syn_ack_came_again(seg);
+                self.without_feedback(seg);
+            }
             // The peer may wait for it: it has nothing else that tells it that its SYN-ACK arrived.
             self.ack_at_once();
             if self.has(Flags::SACK) {
@@ -85,6 +95,9 @@ impl Connection {
         // Sixth, the URG bit. Urgent data itself is delivered in line, as RFC 6093 advises.
         if seg.is(TcpFlags::URG) {
             self.note_urgent(seg);
+        }
+        if self.uses_ecn() {
+            self.count_received_marks(seg);
         }
         let data = self.take_data(core, cx, seg);
         self.note_congestion_marks(seg);

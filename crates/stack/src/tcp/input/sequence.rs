@@ -68,6 +68,9 @@ impl Connection {
         }
         if seg.is(TcpFlags::SYN) {
             // RFC 5961 §4.2: irrespective of the sequence number.
+            if self.uses_ecn() {
+                self.syn_ack_came_again(seg);
+            }
             // Guard: no `self.challenge(core, cx);` fails tcp::tests::attacks
             self.challenge(core, cx);
             return Err(Stop::Drop(DropReason::SynInWindow));
@@ -146,6 +149,9 @@ impl Connection {
             // A passive opener's handshake starts over when the peer does: the SYN-ACK in answer to the challenge tells
             // the peer, and its reset clears the way.
             core.stats.syncache_dupsyn += 1;
+        }
+        if self.uses_ecn() {
+            self.syn_ack_came_again(seg);
         }
         // Guard: no `self.challenge(core, cx);` fails attacks::syns_are_challenged
         self.challenge(core, cx);

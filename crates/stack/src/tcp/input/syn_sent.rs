@@ -62,8 +62,8 @@ impl Connection {
         if !ack {
             // Simultaneous open: SYN-ACK with the same sequence number (RFC 9293 §3.5, figure 7).
             self.enter(&mut core.states, State::SynReceived);
-            // Guard: no `self.ecn_asked_by_both(seg);` fails ecn::both_ask
-            self.ecn_asked_by_both(seg);
+            // Guard: no `self.ecn_asked_by_both(&core.config, seg);` fails ecn::both_ask
+            self.ecn_asked_by_both(&core.config, seg);
             if let Some(tx) = self.tx.get_mut() {
                 if !tx.board.is_empty() {
                     tx.board.mark_lost(0);
@@ -72,7 +72,7 @@ impl Connection {
             self.keep_for_later(core, cx, seg)?;
             return Err(Stop::Done);
         }
-        self.ecn_answered(seg);
+        self.ecn_answered(&core.config, seg);
         self.syn_acknowledged(core, cx);
         self.snd.first_window(u32::from(seg.window), seg.seq, seg.ack);
         self.establish(core, cx);
@@ -80,7 +80,12 @@ impl Connection {
         if self.has(Flags::FIN_QUEUED) {
             self.enter(&mut core.states, State::FinWait1);
         }
-        if self.fast.has(Marks::REST) {
+        if self.tells_of_syn_ack() {
+            // Before data that waits: only a bare acknowledgement tells how the SYN-ACK arrived (RFC 9768 §3.2.2.1).
+            // Guard: no `self.set_answers_alone(true);` fails accurate::a_bare_acknowledgement_before_data
+            self.set_answers_alone(true);
+            self.ack_at_once();
+        } else if self.fast.has(Marks::REST) {
             // Whoever waits to write goes on with the conversation.
             self.ack_with_data();
             self.timers.delay_ack(cx.now + core.config.delayed_ack);

@@ -23,6 +23,8 @@ pub(crate) struct Record {
     pub(crate) rcv_nxt: Seq,
     /// Window to show, unscaled.
     pub(crate) window: u16,
+    /// What its acknowledgements feed back with accurate ECN: three bits.
+    pub(crate) ace: u8,
     pub(crate) meta: ReplyMeta,
     /// TS.Recent, if timestamps were on.
     pub(crate) ts_recent: Option<u32>,

@@ -7,7 +7,8 @@ use crate::tcp::lane::Core;
 use crate::tcp::lane::replies::{dont_fragment, seal};
 use crate::tcp::output::NoFrame;
 use crate::tcp::output::payload::fill;
-use crate::tcp::{Seq, TCP};
+use crate::tcp::{Seq, TCP, ecn};
+use crate::wire::tcp_options::MAX_LEN;
 use crate::wire::{SackBlocks, TcpFlags, TcpHeader, TcpOptions, tcp};
 use flowlane_sys::frame::{Frame, Segmentation};
 
@@ -55,7 +56,7 @@ impl Connection {
         if answer {
             flags |= TcpFlags::ACK;
         }
-        let options = TcpOptions {
+        let mut options = TcpOptions {
             mss: Some(self.mss.rcv()),
             window_scale: self.has(Flags::SCALING).then_some(self.scale.rcv()),
             sack_permitted: self.has(Flags::SACK),
@@ -63,6 +64,13 @@ impl Connection {
             fast_open: self.fast_open_option().filter(|_| first),
             ..TcpOptions::default()
         };
+        // RFC 9768 §3.2.3.2: the first one tries whether the option comes through.
+        // Guard: `first && answer && self.is_accurate()` as `answer && self.is_accurate()` fails
+        // accurate::syn_acks_fall_back
+        if first && answer && self.is_accurate() {
+            options.accecn = ecn::syn_ack_option(&core.config, &options);
+            core.stats.accecn_options_sent += u64::from(options.accecn.is_some());
+        }
         let window = self.first_window(core, cx);
         let header = TcpHeader {
             src_port: self.tuple().local_port,
@@ -127,9 +135,19 @@ impl Connection {
             core.stats.sack_options_sent -= u64::from(options.sack.is_empty());
         }
         let new = plan.len > 0 && plan.seq == self.snd.nxt();
-        let mut flags = plan.flags | self.congestion_echo();
-        if new {
-            flags |= self.take_reduction();
+        let mut flags = plan.flags;
+        if self.has(Flags::ECN) {
+            // What new data has left to options, if it is cut by the link in each piece of it; bare acknowledgements have what there is.
+            let piece = if plan.segment_size > 0 { plan.len.min(plan.segment_size) } else { plan.len };
+            let spare = self.effective_mss().saturating_sub(piece) as usize;
+            let blocks = options.len() - TcpOptions { sack: SackBlocks::EMPTY, ..options }.len();
+            let room = match (plan.len > 0, new) {
+                (false, _) => Some(MAX_LEN),
+                (true, true) => Some(spare.saturating_sub(blocks)),
+                (true, false) => None,
+            };
+            let bare = plan.len == 0 && !plan.flags.contains(TcpFlags::FIN);
+            flags |= self.ecn_of_segment(core, cx.now, (&mut options, room), (new, bare));
         }
         let header = TcpHeader {
             src_port: self.tuple().local_port,
@@ -165,11 +183,15 @@ impl Connection {
         let noted = self.is_in(Lists::OWES);
         let answer = self.first_answer(core);
         let timestamps = self.has(Flags::TIMESTAMPS);
-        let options = TcpOptions {
+        let mut options = TcpOptions {
             timestamps: timestamps.then(|| self.stamps.option(cx.now)),
             sack: answer.blocks,
             ..TcpOptions::default()
         };
+        let mut flags = TcpFlags::ACK;
+        if self.has(Flags::ECN) {
+            flags |= self.ecn_of_segment(core, cx.now, (&mut options, Some(MAX_LEN)), (false, true));
+        }
         // RFC 5681 §2: with another window it would be no duplicate to a sender that counts them.
         let hole = self.rx.get().is_some_and(|rx| !rx.early.is_empty());
         let counted = hole && !self.has(Flags::SACK) && answer.ack == self.rcv.last_ack_sent();
@@ -178,7 +200,7 @@ impl Connection {
             dst_port: self.tuple().remote_port,
             seq: self.snd.nxt(),
             ack: answer.ack,
-            flags: TcpFlags::ACK | self.congestion_echo(),
+            flags,
             // Guard: `noted` as `false` fails guards::a_noted_answer
             // Guard: `counted` as `false` fails answers::duplicates_without_sack_have_one_window
             window: if noted || counted {

@@ -225,7 +225,7 @@ impl Connection {
             self.wake_writer_with_room(core);
             core.stats.data_packets_sent += u64::from(plan.segments(plan.segment_size));
             core.stats.data_bytes_sent += u64::from(plan.len);
-            if plan.len < self.effective_mss() {
+            if plan.len < plan.segment_size {
                 self.snd.sent_small();
             }
             self.note_answer_to_data(core, now);

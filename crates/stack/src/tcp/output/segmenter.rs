@@ -88,7 +88,7 @@ impl Connection {
         if outstanding == 0 && usable > 0 {
             self.restart_after_idle(core, cx);
         }
-        let mss = self.effective_mss();
+        let mss = self.next_mss(cx.now);
         let in_flight = self.tx.get().map_or(0, |tx| tx.in_flight(outstanding)).saturating_sub(syn);
         let congestion = self.congestion.cwnd().saturating_sub(in_flight);
         // A tail loss probe may exceed the congestion window by one segment (RFC 8985 §7.3); and with nothing in flight one
@@ -194,6 +194,9 @@ impl Connection {
     fn batch_limit(&self, cx: &Cx<'_>, mss: u32) -> u32 {
         let offload = (cx.offload.segmentation as u64).min(u64::from(MAX_BATCH)) as u32;
         let offload = offload.min(self.burst_limit());
+        // Guard: `self.has(Flags::ECN) && !self.may_send_batches()` as `false` fails
+        // accurate::no_batches_whose_flags_would_change
+        let offload = if self.has(Flags::ECN) && !self.may_send_batches() { 0 } else { offload };
         if offload <= mss { mss } else { offload - offload % mss }
     }
 

@@ -57,7 +57,7 @@ impl Connection {
                 self.congestion.set_window((in_flight + more).max(mss));
             }
             Phase::Open | Phase::Loss => {
-                if una_advanced && !undone {
+                if una_advanced && !undone && !marked {
                     let bytes = report.delivered.bytes.saturating_sub(told).max(mss.min(report.acked));
                     self.grow_window(now, bytes);
                 }
@@ -157,6 +157,9 @@ impl Connection {
         let (una, nxt, mss) = (self.snd.una(), self.snd.nxt(), self.effective_mss());
         let Some(tx) = self.tx.get_mut() else { return };
         if una == nxt {
+            if marked {
+                self.reduce_at_once(core, report.acked);
+            }
             return;
         }
         let Some((loss, reduce)) = tx.recovery.enter(tx.board.lost() > 0, marked, nxt) else { return };
@@ -180,6 +183,21 @@ impl Connection {
                 // loss::the_reduction_is_proportional
                 tx.recovery.reduce_from(flight_size.saturating_sub(before));
             }
+        }
+    }
+
+    /// The peer echoes congestion where it acknowledges all that was out (RFC 3168 §6.1.2), so many bytes: the round over which the window
+    /// would be reduced is over, and nothing is left that could be marked again before the peer hears of it.
+    #[cold]
+    fn reduce_at_once(&mut self, core: &mut Core, flight_size: u32) {
+        let mss = self.effective_mss();
+        core.stats.ecn_reductions += 1;
+        self.tell_of_reduction();
+        self.congestion.on_congestion(flight_size, mss);
+        // Guard: no `self.congestion.end_round();` fails ecn::an_echo_on_the_last_acknowledgement
+        self.congestion.end_round();
+        if let Some(tx) = self.tx.get_mut() {
+            tx.hystart = Hystart::default();
         }
     }
 

@@ -333,3 +333,25 @@ fn joined_equals_unjoined() {
     }
     assert!(total > 4000, "{total}");
 }
+
+/// RFC 9768 §3.2.2: segments whose ACE is the same are joined, and those whose ACE differs are not.
+#[test]
+fn counters_of_accurate_ecn_are_kept_apart() {
+    let mut s = Scene::listen(TcpConfig { ecn: Ecn::Accurate, ..Scene::config() });
+    send!(s, 0, "SEWA 0:0(0) win 65000 <mss 1000,sackOK>");
+    s.drain();
+    send!(s, 10, ".W 1:1(0) ack 1");
+    s.accept();
+    s.write(10);
+    s.burst(
+        20,
+        &[
+            ".EA 1:101(100) ack 1",
+            ".EA 101:201(100) ack 1",
+            ".WA 201:301(100) ack 1",
+            "P.WA 301:401(100) ack 1",
+        ],
+    );
+    assert_eq!(s.tcp.stats().coalesced_received, 2);
+    s.expect_read(400);
+}

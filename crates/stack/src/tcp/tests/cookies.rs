@@ -27,6 +27,29 @@ fn options_survive() {
     assert_eq!((s.tcp.stats().cookies_sent, s.tcp.stats().cookies_received), (1, 1));
 }
 
+/// RFC 9768 §5.1: what only the acknowledgement of an agreement on accurate ECN shows stands for it.
+#[test]
+fn accurate_ecn_survives() {
+    for (syn, answer, ack, accurate) in [
+        ("SEWA", "S.W", ".W", true),
+        ("SEWA", "S.W", ".EA", true),
+        ("S", "S.", ".", false),
+        ("SEW", "S.", ".E", false),
+    ] {
+        let mut s =
+            Scene::new(TcpConfig { ecn: Ecn::Accurate, syn_cookies: SynCookies::Always, ..Scene::config() });
+        s.listener = Some(s.tcp.listen(None, OUR_PORT, ListenOptions::default()).unwrap());
+        send!(s, 0, &format!("{syn} 0:0(0) win 65000 <mss 1450>"));
+        s.until(0);
+        let text = &s.heard[0].1;
+        assert!(text.starts_with(&format!("{answer} 0:0(0)")), "{text}");
+        assert_eq!(text.contains("ECN e1b 1 ceb 0 e0b 1"), accurate);
+        send!(s, 1, &format!("{ack} 1:1(0) ack 1"));
+        s.accept();
+        assert_eq!(s.info().accurate_ecn.is_some(), accurate, "{syn} {ack}");
+    }
+}
+
 /// Without timestamps only the segment size does.
 #[test]
 fn without_timestamps() {

@@ -114,3 +114,24 @@ fn a_mark_and_a_loss_are_one_reduction() {
     send!(s, 20, ". 1:1(0) ack 2001 <sack 3001:6001>");
     assert_eq!((s.info().ssthresh, s.info().loss_state), (5000, LossState::Recovery));
 }
+
+/// RFC 3168 §6.1.2: an echo on the acknowledgement of all that was out reduces the window as any other, and the next data says so.
+#[test]
+fn an_echo_on_the_last_acknowledgement() {
+    let mut s = agreed();
+    s.write(1000);
+    assert_eq!(s.info().cwnd, 10_000);
+    s.heard.clear();
+    send!(s, 20, ".E 1:1(0) ack 1001");
+    assert_eq!(s.tcp.stats().ecn_reductions, 1);
+    let after = s.info();
+    assert_eq!((after.cwnd, after.ssthresh, after.loss_state), (7000, 7000, LossState::Open));
+    s.write(1000);
+    recv!(s, 20, "P.W 1001:2001(1000) ack 1");
+    send!(s, 30, ". 1:1(0) ack 2001");
+    assert_eq!((s.info().loss_state, s.tcp.stats().ecn_reductions), (LossState::Open, 1));
+    s.write(500);
+    recv!(s, 30, "P. 2001:2501(500) ack 1");
+    send!(s, 40, ".E 1:1(0) ack 2501");
+    assert_eq!(s.tcp.stats().ecn_reductions, 2);
+}

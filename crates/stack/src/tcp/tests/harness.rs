@@ -5,7 +5,9 @@ pub(super) use crate::packet::{Cx, IcmpErrorKind, IpInput, IpMeta, IpOutput, Off
 pub(super) use crate::path_mtu::PathMtus;
 pub(super) use crate::rng::Rng;
 pub(super) use crate::time::Time;
-use crate::wire::{FastOpenOption, SackBlock, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp};
+use crate::wire::{
+    AccEcnOption, FastOpenOption, SackBlock, SeqNum, Sum, TcpFlags, TcpHeader, TcpOptions, Timestamps, tcp,
+};
 pub(super) use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub(super) use core::time::Duration;
 use flowlane_sys::frame::{FrameMemory, MemoryConfig, Pool};
@@ -198,6 +200,7 @@ impl Scene {
             (TcpFlags::ACK, '.'),
             (TcpFlags::ECE, 'E'),
             (TcpFlags::CWR, 'W'),
+            (TcpFlags::AE, 'A'),
         ] {
             if f.contains(flag) {
                 flags.push(c);
@@ -237,6 +240,9 @@ impl Scene {
         }
         if let Some(option) = options.fast_open {
             list.push(fast_open_text(&option));
+        }
+        if let Some(option) = options.accecn {
+            list.push(format!("{option:?}"));
         }
         for block in options.sack.as_slice() {
             let rel = |seq: SeqNum| seq.0.wrapping_sub(PEER_ISS);
@@ -324,6 +330,7 @@ impl Scene {
                 'U' => TcpFlags::URG,
                 'E' => TcpFlags::ECE,
                 'W' => TcpFlags::CWR,
+                'A' => TcpFlags::AE,
                 '-' => TcpFlags::NONE,
                 c => panic!("flag {c}"),
             };
@@ -363,6 +370,12 @@ impl Scene {
                     let request = FastOpenOption::request(draft);
                     let cookie = FastOpenOption::cookie(&bytes, draft);
                     options.fast_open = if bytes.is_empty() { Some(request) } else { cookie };
+                }
+                "ECN" => {
+                    let of = |name| words.iter().position(|word| *word == name).map_or(0, |at| n(at + 1));
+                    let order_1 = words.get(1) == Some(&"e1b");
+                    let counters = [of("e0b"), of("ceb"), of("e1b")];
+                    options.accecn = Some(AccEcnOption::new(order_1, counters, words.len() / 2));
                 }
                 word => panic!("{word}"),
             }

@@ -50,6 +50,10 @@ pub(super) struct Net {
     /// When each direction of the bottleneck is free.
     free_at: [Time; 2],
     socket: SocketOptions,
+    /// Segments of each host that were marked and went on.
+    pub(super) marked: [u64; 2],
+    /// Bare acknowledgements are lost, in thousandths.
+    pub(super) thinned: u32,
 }
 
 fn copy(pool: &Pool, frame: &Frame) -> Option<Frame> {
@@ -88,6 +92,8 @@ impl Net {
             count: 0,
             free_at: [Time::ZERO; 2],
             socket: SocketOptions::default(),
+            marked: [0; 2],
+            thinned: 0,
         }
     }
 
@@ -125,12 +131,15 @@ impl Net {
                 }
                 continue;
             }
-            if self.chance(w.loss) {
+            let bare = out.frame.chain_len() == header && out.frame.data()[13] & 7 == 0;
+            if self.chance(w.loss) || bare && self.chance(self.thinned) {
                 continue;
             }
             let mut traffic_class = out.traffic_class;
             if traffic_class & 3 != 0 && self.chance(w.mark) {
                 traffic_class |= 3;
+                let segments = if cut > 0 { (out.frame.chain_len() - header).div_ceil(cut) } else { 1 };
+                self.marked[from] += segments as u64;
             }
             let ip = IpMeta {
                 src: out.src,
@@ -290,14 +299,14 @@ impl End {
     }
 }
 
-struct Outcome {
+pub(super) struct Outcome {
     ends: [End; 2],
-    net: Net,
+    pub(super) net: Net,
     elapsed: Duration,
 }
 
 /// One connection, bytes both ways, both ends closed.
-fn transfer(net: Net, sizes: [u64; 2], abort_at: Option<u64>) -> Outcome {
+pub(super) fn transfer(net: Net, sizes: [u64; 2], abort_at: Option<u64>) -> Outcome {
     let mut net = net;
     let start = net.now;
     let socket = net.socket;
@@ -369,7 +378,7 @@ pub(super) const FAIR: Weather = Weather {
     mark: 0,
 };
 
-fn check(outcome: &Outcome, sizes: [u64; 2]) {
+pub(super) fn check(outcome: &Outcome, sizes: [u64; 2]) {
     for (host, end) in outcome.ends.iter().enumerate() {
         if end.failed {
             for host in &outcome.net.hosts {

@@ -11,6 +11,7 @@
 //! What `recv!` leaves out (window, options) is not compared. Payload is always compared: byte n of a stream is a function
 //! of n.
 
+mod accurate;
 mod answers;
 mod attacks;
 mod bbr;
@@ -31,6 +32,7 @@ mod keepalive;
 mod listen;
 mod loss;
 mod lossy;
+mod marked;
 mod memory;
 mod nagle;
 mod options;

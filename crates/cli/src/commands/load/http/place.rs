@@ -291,7 +291,7 @@ impl Place {
                 let quic = plan.pools.iter().any(|p| matches!(p.version, Version::Http3 { .. }));
                 builder = builder.frames(if quic { frames(connections, self.workers()) } else { FEW_FRAMES });
                 let host = Host::kernel("load", rss.clone(), load.main());
-                let host = self.home.apply(self.side.with_congestion(host, true)?, &mut builder);
+                let host = self.home.apply(self.side.with_choices(host, true)?, &mut builder);
                 builder.host(recorders.of(host))
             }
             LinkKind::Pair => {
@@ -304,7 +304,7 @@ impl Place {
                 let server = builder.host(super::pair::server(rss, &targets, &ours, http2, fast_open)?);
                 let interface = Interface { addresses: ours, claimed, vlan: None };
                 let host = Host::new("load", rss.clone(), load.main()).interface(interface).tcp(tcp(plan));
-                let host = self.side.with_congestion(host, false)?;
+                let host = self.side.with_choices(host, false)?;
                 let host = builder.host(recorders.of(host));
                 builder.pair((server, 0), (host, 0), PairConfig::default());
                 host
@@ -319,7 +319,7 @@ impl Place {
                 };
                 let host = host.interface(interface).tcp(tcp(plan));
                 let asked = self.ways.asked(false)?;
-                let host = asked.apply(self.side.with_congestion(host, false)?);
+                let host = asked.apply(self.side.with_choices(host, false)?);
                 let host = self.ways.add_to(host, |i| self.claimed(plan, Some(i)));
                 let host = builder.host(recorders.of(host));
                 link.fit_frames(&mut builder);
