@@ -304,10 +304,16 @@ impl Line {
         Ok(done)
     }
 
+    /// Whether there is a place for a request, and none waits for a stream.
+    fn may_ask(&self) -> bool {
+        let waits = self.blocked && self.held.is_some();
+        !self.ending && !self.free.is_empty() && !waits
+    }
+
     /// Sends the requests that are due, as far as places are free; whether there are more.
     fn fill(&mut self, cx: &mut Context<'_>, mut now: u64) -> bool {
         self.look_at = u64::MAX;
-        while !self.ending && !self.free.is_empty() && !(self.blocked && self.held.is_some()) {
+        while self.may_ask() {
             let due = match self.held.take() {
                 Some(held) if self.shared.over() => {
                     self.hand_back(held);

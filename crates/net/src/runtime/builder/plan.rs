@@ -78,9 +78,7 @@ impl Builder {
                 plan.hosts.push(view(host, first_lane, h, &plan.ports, links));
             }
             let elsewhere = (buckets > 1).then(|| UdpElsewhere::new(buckets));
-            let mut tcp = self.bounded(&host.tcp, owners.len());
-            tcp.congestion = host.congestion.unwrap_or(tcp.congestion);
-            tcp.ecn = host.ecn.unwrap_or(tcp.ecn);
+            let mut tcp = self.tcp_of(host, owners.len());
             for b in 0..buckets {
                 let bucket = Bucket(b as u16);
                 let index = lane_index(first_lane, bucket);
@@ -145,6 +143,16 @@ impl Builder {
                 Ok((Vec::new(), Some(format!("connections by epoll, because of io_uring: {why}"))))
             }
             Err(why) => Err(StartError::Other(format!("io_uring: {why}"))),
+        }
+    }
+
+    /// TCP of each of a host's lanes.
+    fn tcp_of(&self, host: &Host, lanes: usize) -> TcpConfig {
+        let tcp = self.bounded(&host.tcp, lanes);
+        TcpConfig {
+            congestion: host.congestion.unwrap_or(tcp.congestion),
+            ecn: host.ecn.unwrap_or(tcp.ecn),
+            ..tcp
         }
     }
 
