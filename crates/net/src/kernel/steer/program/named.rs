@@ -65,7 +65,7 @@ impl Program {
         self.here(short);
         self.put(code::LDH, SHORT_ID);
         self.here(long);
-        // Guard: `lanes as u32, 0, 1` as `u32::MAX, 0, 1` fails kernel::steer
+        // Guard: `lanes as u32` as `u32::MAX` fails kernel::steer
         self.jump(code::JGE, lanes as u32, 0, 1);
         none.push(self.away());
         let ours: Vec<(u32, u32)> = (0..).zip(named.lanes[..lanes].iter().copied()).collect();
