@@ -288,6 +288,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("web", "web"),
     ("control", "load_http"),
     ("congestion", "congestion"),
+    ("ecn", "congestion"),
     ("http3", "load_http_h3"),
     ("top-flows", "load_http"),
     ("ipfix", "load_serve"),

@@ -133,11 +133,11 @@ figures! {
         ecn_ect1: count "segments received with ECT(1)";
         ecn_handshakes: count "connections that agreed on ECN";
         ecn_reductions: count "times ECN reduced a congestion window";
-        accecn_handshakes: count "of the connections with ECN, those that agreed on accurate ECN (RFC 9768)";
-        accecn_marks: count "segments of ours that peers with accurate ECN received with Congestion Experienced";
+        accecn_handshakes: count "connections that agreed on accurate ECN (RFC 9768)";
+        accecn_marks: count "segments that peers with accurate ECN say came with CE";
         accecn_options_sent: count "options of accurate ECN sent";
-        accecn_options_received: count "options of accurate ECN received with acknowledgements of something new";
-        accecn_stopped: count "connections that stopped sending ECN-capable segments: something on the way changes marks or feedback";
+        accecn_options_received: count "options of accurate ECN received with new acknowledgements";
+        accecn_stopped: count "connections whose data goes without ECT: the path changes marks";
         challenge_acks_sent: count "challenge ACKs sent";
         challenge_acks_limited: count "challenge ACKs not sent because of the limit";
         icmp_accepted: count "ICMP errors about a connection of ours, inside its window";
