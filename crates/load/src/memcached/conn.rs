@@ -161,8 +161,7 @@ impl Asked {
                 if asker.mix.verify {
                     let item = self.item_of(key, &first, asker)?;
                     self.value.0 = item;
-                    // Guard: `len != asker.mix.items.value_len(item)` as `false` fails
-                    // load/memcached::wrong::a_value_that_is_not
+                    // An empty value has no bytes that could be others'.
                     if len != asker.mix.items.value_len(item) {
                         self.wrong.get_or_insert(item);
                     }

@@ -183,7 +183,6 @@ impl Connection {
         let newer = stamp.is_some_and(|stamp| accecn.s.is_newer(stamp));
         // Appendix A.1: one that acknowledges nothing new and is not newer may be overtaken.
         // Guard: `bytes == 0 && !newer` as `false` fails accurate::what_is_superseded
-        // Guard: `seg.ack < self.snd.una()` as `false` fails accurate::what_is_superseded
         if seg.ack < self.snd.una() || bytes == 0 && !newer {
             return false;
         }
@@ -222,8 +221,6 @@ impl Connection {
             let spare = |options: &TcpOptions| MAX_LEN.saturating_sub(options.len()).min(room);
             // Blocks beyond the second make room for what has changed (§3.2.3.3).
             let blocks = options.sack;
-            // Guard: `options.sack.as_slice().len() > BLOCKS` as `!options.sack.is_empty()` fails
-            // accurate::what_stands_beside_blocks
             while spare(options) < least && options.sack.as_slice().len() > BLOCKS {
                 options.sack.pop();
             }

@@ -187,7 +187,6 @@ impl Connection {
 
     /// The window was reduced: the next new data says so. In accurate mode nothing does (RFC 9768 §3.1.5).
     pub(crate) fn tell_of_reduction(&mut self) {
-        // Guard: `!self.is_accurate()` as `true` fails accurate::marks_reduce_the_window
         if self.has(Flags::ECN) && !self.is_accurate() {
             self.set_cwr(true);
         }

@@ -314,6 +314,10 @@ fn syn_acks_with_ce_count_once() {
         assert!(s.heard.pop_back().unwrap().1.starts_with(".WA 1:1(0)"));
         assert_eq!(s.accurate().received.ce_packets, 1);
     }
+    // Nor does one that comes late take back what came since.
+    send!(s, 2100, ".EA 1:101(100) ack 1");
+    send!(s, 2200, "S.W 0:0(0) ack 1 win 5000 <mss 1000,sackOK>");
+    assert_eq!(s.accurate().received.ce_packets, 2);
 }
 
 /// §3.2.2.5.1, §3.2.3.3: data with CE behind data without is acknowledged at once; what changed is told.
