@@ -81,7 +81,7 @@ declare -A tests_of=(
     [numa]=""
 )
 
-# At home all of them run. In CI three at most: those that the last changes concern, and in turn; without any, one.
+# At home all of them run. In CI two at most, and the one with NUMA nodes beside a newer kernel: those that the last changes concern, and in turn; without any, one.
 wanted=("${parts[@]}" numa)
 if [ "${CI-}" = true ] && [ -z "${FLOWLANE_CI_GUEST-}" ]; then
     touched=() others=()
@@ -90,7 +90,7 @@ if [ "${CI-}" = true ] && [ -z "${FLOWLANE_CI_GUEST-}" ]; then
         # shellcheck disable=SC2086 # The paths are words.
         if changed_lately ${paths_of[$part]} crates/testnet .ci/steps/guest.sh; then touched+=("$part"); else others+=("$part"); fi
     done
-    wanted=("${touched[@]:0:3}")
+    wanted=("${touched[@]:0:2}")
     [ ${#wanted[@]} -gt 0 ] || wanted=("${others[0]}")
     if [[ " ${wanted[*]} " == *" newer"* ]]; then wanted+=(numa); fi
     note "guest: only ${wanted[*]} (FLOWLANE_CI_GUEST=1 runs all)"
