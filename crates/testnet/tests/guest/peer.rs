@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -163,7 +163,7 @@ pub(crate) struct Noise {
 }
 
 impl Noise {
-    /// Goes on once an answer has come.
+    /// Goes on once answers have come to many at once.
     pub(crate) fn to(address: SocketAddr) -> Self {
         let sockets: Vec<UdpSocket> = (0..16).map(|_| connected(address)).collect();
         sockets[0].send(&[7; 700]).unwrap();
@@ -172,6 +172,7 @@ impl Noise {
         sockets.iter().for_each(|socket| socket.set_read_timeout(patience).unwrap());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
+        let (begun, begins) = mpsc::channel();
         let rounds = move || {
             let mut answered = 0;
             while !stopped.load(Relaxed) {
@@ -180,10 +181,16 @@ impl Noise {
                     let _ = socket.send(&[7; 700]).or_else(|_| socket.send(&[7; 700]));
                 }
                 answered += sockets.iter().filter(|socket| socket.recv(&mut [0; 701]).is_ok()).count();
+                if answered > 0 {
+                    let _ = begun.send(());
+                }
             }
             answered
         };
-        Self { stop, thread: Some(std::thread::spawn(rounds)) }
+        let thread = Some(std::thread::spawn(rounds));
+        // Without an answer it is for the test to say so.
+        let _ = begins.recv_timeout(PATIENCE);
+        Self { stop, thread }
     }
 
     /// Ends it: how many were answered.
