@@ -22,13 +22,18 @@ struct Loaded {
 impl Loaded {
     /// `load`: the command, in which PORT is the server's.
     fn of(name: &str, server: &str, load: &str) -> Self {
+        Self::through(name, server, load, flowlane)
+    }
+
+    /// `start` makes a command of the load's arguments.
+    fn through(name: &str, server: &str, load: &str, start: impl Fn(&str) -> Command) -> Self {
         let port = free_port();
         let server = flowlane(&format!("serve {server} --port {port} --workers 1 --no-pin"));
         let server = Program::ready(server, " port ");
         let control = std::env::temp_dir().join(format!("flowlane-set-{name}-{}.sock", std::process::id()));
         let load = load.replace("PORT", &port.to_string());
         let load = format!("load {load} --no-pin --json --control {}", control.display());
-        Self { _server: server, load: Program::start(flowlane(&load)), control }
+        Self { _server: server, load: Program::start(start(&load)), control }
     }
 
     fn set(&self, change: &str) -> Output {
@@ -105,6 +110,26 @@ fn a_rate_is_changed_and_a_load_is_paused() {
             scope.spawn(move || follows(name, server, load));
         }
     });
+}
+
+/// A closed loop has others, too, as many as there are descriptors for.
+#[test]
+fn connections_are_changed() {
+    let limited = |arguments: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n 200; exec {} {arguments}", env!("CARGO_BIN_EXE_flowlane"))]);
+        command
+    };
+    let loaded = Loaded::through("connections", "http", "http http://127.0.0.1:PORT/ -c 4 -d 4s", limited);
+    eventually("the load begins", || loaded.set("connections=9").status.success());
+    loaded.refused("connections=500", "564 descriptors are needed and 200 allowed");
+    loaded.refused("connections=0", "from 1 to a million");
+    loaded.changed("connections=90", "90 connections");
+    let ended = loaded.load.end();
+    let report: Value = serde_json::from_str(&ended.printed).unwrap();
+    let counts = &report["total"]["counts"];
+    assert_eq!((&counts["connections-opened"], &counts["failed"]), (&90.into(), &0.into()), "{counts}");
+    assert!(report["setup"]["more"]["changes"].as_str().unwrap().ends_with(": 90 connections"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::Args;
+use flowlane::control::LoadRequest;
 use flowlane::link::LinkSpec;
 use flowlane::{Host, Interface, PairConfig, Prefix, Rss, TcpConfig, UdpFields};
 use flowlane_load::ClientRange;
@@ -14,7 +15,7 @@ use flowlane_load::http::{Behaviour, HttpLoad, Plan, Pool, Version};
 
 use super::super::given::{self, Later};
 use super::super::home::Home;
-use super::super::near::FEW_FRAMES;
+use super::super::near::{self, FEW_FRAMES};
 use super::super::reach::WaitOption;
 use super::super::set::changing;
 use super::super::side::{Side, Ways};
@@ -332,12 +333,15 @@ impl Place {
         if may_change || self.link == LinkKind::Kernel {
             builder.before_start(give_up_privileges);
         }
-        let runtime = self.instruments.run(
-            builder,
-            "load http",
-            (host, recorders),
-            changing(may_change.then(|| Arc::new(load.changer().into()))),
-        )?;
+        let (change, is_kernel) =
+            (changing(may_change.then(|| Arc::new(load.changer().into()))), self.link == LinkKind::Kernel);
+        let change = move |asked: &LoadRequest| {
+            if let (true, LoadRequest::Connections(n)) = (is_kernel, asked) {
+                near::more_descriptors(*n as usize, "connections").map_err(|e| format!("{e:#}"))?;
+            }
+            change(asked)
+        };
+        let runtime = self.instruments.run(builder, "load http", (host, recorders), change)?;
         if self.ways.asks() {
             let given = given::wait(&self.ways.asked(false)?, &runtime.handle(), host, stop)?;
             for target in plan.pools.iter().flat_map(|p| &p.targets).flat_map(|t| &t.addresses) {
