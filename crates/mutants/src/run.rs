@@ -104,6 +104,17 @@ fn find<'a>(programs: &'a Programs, copy: &Path, package: &str, name: &str) -> O
 fn build(copy: &Path, guards: &[&Guard]) -> Result<Programs, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(copy).args(["test", "--no-run", "--locked", "--quiet", "--message-format=json"]);
+    // What `cargo run` has told this program of its own package: build scripts that ask for these would run again, and all that depends on them.
+    for (name, _) in std::env::vars_os() {
+        let of_package = name.to_str().is_some_and(|name| {
+            ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
+                .iter()
+                .any(|of| name.starts_with(of))
+        });
+        if of_package {
+            cargo.env_remove(name);
+        }
+    }
     let packages: BTreeSet<&str> = guards.iter().map(|guard| guard.package()).collect();
     if packages.iter().any(|package| is_library(copy, package)) {
         cargo.arg("--lib");

@@ -173,12 +173,12 @@ fn simulate(run: &mut Run, rng: &mut Rng, day: f64, slow: f64) {
     run.generator.cpu_ns_per_answer = (1e5 * slow * mine.exp() * (0.005 * normal(rng)).exp()) as u64;
 }
 
-/// The share of 80 comparisons by all metrics in which any metric has a finding.
+/// The share of 200 comparisons by all metrics in which any metric has a finding.
 fn flagged(shape: (usize, usize), metrics: &[Metric], slow: f64) -> f64 {
     // Their histograms are large: the same ones are filled again and again.
     let runs = |n| -> Vec<Run> { (0..n).map(|_| join(About::default(), Vec::new())).collect() };
     let (mut a, mut b) = (runs(shape.0), runs(shape.1));
-    coverage(80, |rng| {
+    coverage(200, |rng| {
         for i in 0..shape.0.max(shape.1) {
             // Days differ by 10 %. Unequal numbers of runs are no pairs, so they are of one day.
             let day = if shape.0 == shape.1 { 0.1 * normal(rng) } else { 0.0 };
@@ -213,7 +213,7 @@ fn equal_programs_on_a_machine_that_wanders_are_told_apart_at_most_once_in_twent
         for memory in [0.5f64, 0.99] {
             let runs = || -> Vec<Run> { (0..n).map(|_| join(About::default(), Vec::new())).collect() };
             let (mut a, mut b) = (runs(), runs());
-            let share = coverage(80, |rng| {
+            let share = coverage(200, |rng| {
                 // An autoregressive process of order one, which begins as it goes on: 10 % off on an average run.
                 let mut speed = 0.1 * normal(rng);
                 for (a, b) in a.iter_mut().zip(&mut b) {

@@ -59,7 +59,7 @@ const KINDS: [Kind; 4] = [
 #[test]
 fn none_in_noise() {
     for (i, kind) in KINDS.iter().enumerate() {
-        for seed in 0..12 {
+        for seed in 0..30 {
             let found = periods(kind, 9, 1000 * i as u64 + seed);
             assert!(found.is_empty(), "kind {i}, seed {seed}: {found:?}");
         }
@@ -78,7 +78,7 @@ fn a_period_of_33_ms_is_found() {
             if i == 1 && kind.rate == 400 {
                 continue;
             }
-            for seed in 0..5 {
+            for seed in 0..15 {
                 let found = periods(&Kind { planted, ..*kind }, 9, 7000 + 1000 * j as u64 + seed);
                 let [one] = &found[..] else { panic!("{i}, kind {j}, seed {seed}: {found:?}") };
                 assert_eq!(one.of, "latency");
