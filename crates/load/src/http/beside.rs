@@ -48,7 +48,7 @@ pub(super) struct Shared {
     pub(super) common: Arc<Common>,
     pub(super) plan: Arc<PoolPlan>,
     inner: Mutex<Inner>,
-    /// Held by the one that waits for the next time.
+    /// Held by the one place or connection that waits for the next time of the schedule; the others wait for it, in their order.
     pub(super) first: Arc<tokio::sync::Mutex<()>>,
     /// When the schedule ends.
     pub(super) end: u64,
@@ -258,16 +258,17 @@ impl Shared {
         }
     }
 
-    /// The next request for a place that is free since then. What became due at the end while a place was free for it is sent all the same: only this
-    /// generator is late.
+    /// The next request for a place that is free since `free`. A request that became due before the end, while the place was free, is sent after the
+    /// end, too: the generator is late, not the server.
     pub(super) fn next(&self, free: u64) -> Next {
         let now = clock();
+        let over = now >= self.end;
         let mut inner = self.lock();
         let waited = |m: &Moments| m.peek().is_some_and(|moment| (free..self.end).contains(&moment));
-        if self.common.gate.stopped() || now >= self.end && !inner.moments.as_ref().is_some_and(waited) {
+        if self.common.gate.stopped() || over && !inner.moments.as_ref().is_some_and(waited) {
             return Next::Never;
         }
-        if let Some(again) = inner.again.pop_front() {
+        if !over && let Some(again) = inner.again.pop_front() {
             return Next::Due(again);
         }
         if inner.is_spent(self.end) {
@@ -278,6 +279,7 @@ impl Shared {
             *requests_left -= 1;
             return Next::Due(Due { intended: now, recorded: 0, before: None });
         };
+        // Guard: no `moments.bend(&self.common.gate.changes, now);` fails cli/load_set::a_rate_is_changed
         moments.bend(&self.common.gate.changes, now);
         // Those that are due within the slack go together, at its next multiple. If the next is due later than that, waiting saves nothing.
         let slack = if *gap <= self.common.slack { self.common.slack.max(1) } else { 1 };

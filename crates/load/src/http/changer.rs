@@ -84,19 +84,19 @@ impl Engine {
             pool.allowed = wanted;
         }
         // Numbers that are not needed any more stay vacant.
-        while self.pools[0].count < wanted {
-            self.add_connection(0);
-        }
+        let more = wanted.saturating_sub(pool.count);
+        self.add_connections(0, more);
     }
 
-    /// Gives a pool one more connection, which is not open yet.
-    pub(super) fn add_connection(&mut self, p: usize) {
-        let number = self.conns.len() as u32;
-        self.conns.push(Conn::new(number, p as u16, &self.ready));
+    /// Gives a pool so many connections more, which are not open yet; those that it has are opened before them.
+    pub(super) fn add_connections(&mut self, p: usize, more: u32) {
+        let first = self.conns.len() as u32;
+        let numbers = first..first + more;
+        self.conns.extend(numbers.clone().map(|number| Conn::new(number, p as u16, &self.ready)));
         let pool = &mut self.pools[p];
         // Those of several pools are not one after the other any more.
-        pool.last = number + 1;
-        pool.vacant.insert(0, number);
-        pool.count += 1;
+        pool.last = pool.last.max(numbers.end);
+        pool.vacant.splice(0..0, numbers.rev());
+        pool.count += more;
     }
 }

@@ -4,9 +4,9 @@
 //!   a turn:  datagrams ▸ answers ▸ timeouts ▸ requests that are due ▸ trains of datagrams        nothing? ▸ sleep until the next time
 //! ```
 //!
-//! A connection has a task, which opens and drives it, and as many *places* as streams may be open on it at once. One of the
-//! connections that have a free place waits for the next time of the schedule, the others for their turn to wait; a request that is late keeps its
-//! intended time, from which its latency counts, as in the engine. All that is due at a turn goes in as few packets as hold it. [`answer`] has what is read.
+//! A connection has a task, which opens and drives it, and as many *places* as streams may be open on it at once. One of the connections that
+//! have a free place waits for the next time of the schedule, the others for their turn to wait; a request that is late keeps its intended time,
+//! from which its latency counts, as in the engine. All that is due at a turn goes in as few packets as hold it. [`answer`] has what is read.
 //!
 //! A request that the server says it has not processed (above the last stream of a GOAWAY, or H3_REQUEST_REJECTED) has not failed
 //! (RFC 9114 §5.2, §4.1.1): it is sent again, on another connection if this one ends, and counted as `sent-again`.
@@ -197,11 +197,13 @@ struct Line {
     writes: u64,
     /// Places that think, by when they are done.
     thinking: BinaryHeap<Reverse<(u64, u16)>>,
-    /// A request that is due and has not gone, and whether there was no stream for it.
+    /// A request that is due and has not gone.
     held: Option<Due>,
+    /// The server allows no further stream, or the handshake is to be complete before.
     blocked: bool,
-    /// Whether it waits for the next time of the schedule, and when it looks again.
+    /// Whether it waits for the next time of the schedule.
     first: First,
+    /// When it looks at the schedule again, if it is the first.
     look_at: u64,
     /// Since when it has had a free place and nothing to send.
     since: Option<u64>,

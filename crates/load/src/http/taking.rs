@@ -75,9 +75,7 @@ impl Engine {
         pool.quiet = pool.first;
         let connections = more(share.connections, had.connections) as u32;
         (pool.wanted, pool.allowed) = (pool.wanted + connections, pool.allowed + connections);
-        for _ in 0..connections {
-            self.add_connection(p);
-        }
+        self.add_connections(p, connections);
         let pool = &mut self.pools[p];
         if pool.plan.pool.pace == Pace::Closed {
             pool.unstarted = pool.idle.len() as u32;

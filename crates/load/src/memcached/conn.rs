@@ -161,7 +161,7 @@ impl Asked {
                 if asker.mix.verify {
                     let item = self.item_of(key, &first, asker)?;
                     self.value.0 = item;
-                    // An empty value has no bytes that could be others'.
+                    // The length is compared as well, since an empty value has no bytes to compare.
                     if len != asker.mix.items.value_len(item) {
                         self.wrong.get_or_insert(item);
                     }
