@@ -92,6 +92,7 @@ fn follows(name: &str, server: &str, load: &str) {
     let were = (count("sent") + count("unsent")) as f64;
     // The moments are said to the millisecond.
     assert!((were - due).abs() <= 4.0, "{name}: {were} were due, not {due}: {changes}");
+    assert!(count("unsent") as f64 <= due / 10.0, "{name}: {report}");
 }
 
 // Long: runs of five seconds, beside each other, in which four changes have their place.
@@ -104,6 +105,8 @@ fn a_rate_is_changed_and_a_load_is_paused() {
             ("http3", "http --http3 --tls", "http https://127.0.0.1:PORT/ -c 2 --http3 3 -k"),
             ("udp", "udp-echo", "udp 127.0.0.1:PORT --flows 4"),
             ("connect", "tcp-echo", "tcp 127.0.0.1:PORT --mode connect"),
+            ("hold", "tcp-echo", "tcp 127.0.0.1:PORT --mode hold -c 4"),
+            ("echo", "tcp-echo", "tcp 127.0.0.1:PORT --mode echo -c 4"),
             ("memcached", "memcached", "memcached 127.0.0.1:PORT -c 4"),
             ("ws", "http", "ws ws://127.0.0.1:PORT/ws -c 4"),
         ] {
@@ -139,7 +142,7 @@ fn what_cannot_be_changed_says_why() {
         ("closed", "http", &http("-c 2"), "closed loop"),
         ("search", "http", &http("-c 2 --find-rate p99<1s --between 100..200"), "sets the rates itself"),
         ("window", "udp-echo", &"udp 127.0.0.1:PORT --window 2 -d 4s".into(), "closed loop"),
-        ("hold", "tcp-echo", &"tcp 127.0.0.1:PORT --mode hold --rate 100 -d 4s".into(), "that stay"),
+        ("echo", "tcp-echo", &"tcp 127.0.0.1:PORT --mode echo -d 4s".into(), "closed loop"),
         (
             "find",
             "udp-echo",

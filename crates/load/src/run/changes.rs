@@ -72,9 +72,6 @@ pub enum Unchanged {
     /// Times were recorded.
     #[error("this load replays recorded times, which are not changed while it runs")]
     Recorded,
-    /// Connections have their next moments already.
-    #[error("a load whose messages go over TCP connections that stay cannot be changed while it runs")]
-    Staying,
     /// Its connections have streams or stay.
     #[error("only a load of HTTP/1.1 with one pool can have its connections changed while it runs")]
     OtherConnections,

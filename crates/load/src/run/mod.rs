@@ -22,6 +22,7 @@ pub mod outcome;
 pub mod part;
 pub(crate) mod shares;
 pub(crate) mod staying;
+pub(crate) mod stretched;
 pub mod timeline;
 pub(crate) mod turns;
 pub(crate) mod wait;

@@ -15,6 +15,7 @@ use crate::report::{ErrorKind, Recorder, Sample, Span, Times};
 use crate::run::clock;
 use crate::run::door::Refusal;
 use crate::run::outcome::LaneOutcome;
+use crate::run::stretched::Stretched;
 use crate::run::timeline;
 
 /// One lane of a run.
@@ -29,6 +30,9 @@ pub(super) struct Lane {
     pub(super) end: u64,
     /// Whether remaining connections must give up.
     over: AtomicBool,
+    /// Whether the rate was changed, and when messages of connections that stay come since.
+    is_changed: AtomicBool,
+    stretched: Mutex<Stretched>,
     inner: Mutex<Inner>,
 }
 
@@ -59,6 +63,34 @@ impl Lane {
         let (now, live) = (clock(), inner.live as u64);
         inner.recorder.concurrency(now, live);
         inner.recorder.tick(now);
+        drop(inner);
+        self.follow();
+    }
+
+    /// Looks whether the rate was changed, of which connections that stay are told: each waits for its next message.
+    fn follow(&self) {
+        if self.common.config.mode.stays()
+            && self.stretched().follow(&self.common.gate.changes, self.standing)
+        {
+            self.is_changed.store(true, Ordering::Relaxed);
+            // Guard: no `self.wake_all();` fails cli/load_set::a_rate_is_changed
+            self.wake_all();
+        }
+    }
+
+    fn stretched(&self) -> MutexGuard<'_, Stretched> {
+        self.stretched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When comes what is planned for that moment.
+    #[inline]
+    pub(super) fn comes(&self, planned: u64) -> u64 {
+        if self.is_changed.load(Ordering::Relaxed) { self.stretched().comes(planned) } else { planned }
+    }
+
+    /// How far the plan is at a moment.
+    pub(super) fn planned(&self, moment: u64) -> u64 {
+        if self.is_changed.load(Ordering::Relaxed) { self.stretched().planned(moment) } else { moment }
     }
 
     pub(super) fn new(common: Arc<Common>, bucket: u16, start: u64) -> Self {
@@ -81,7 +113,9 @@ impl Lane {
             live: 0,
             main: None,
         };
-        Self { common, start, standing, end, over: AtomicBool::new(false), inner: Mutex::new(inner) }
+        let (over, is_changed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let stretched = Mutex::default();
+        Self { common, start, standing, end, over, is_changed, stretched, inner: Mutex::new(inner) }
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -272,12 +272,7 @@ impl Kind for Common {
     }
 
     fn rate(&self) -> Result<f64, Unchanged> {
-        match (self.config.rate, self.config.mode.stays()) {
-            (None, _) => Err(Unchanged::Closed),
-            // Guard: `Err(Unchanged::Staying)` as `Ok(1.0)` fails cli/load_set::what_cannot_be_changed
-            (Some(_), true) => Err(Unchanged::Staying),
-            (Some(rate), false) => Ok(rate as f64),
-        }
+        self.config.rate.map(|rate| rate as f64).ok_or(Unchanged::Closed)
     }
 
     fn takes_part(&self, bucket: u16) -> bool {

@@ -35,7 +35,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; pattern::LONGEST]);
 }
 
-/// Moments of one connection among many: the `nth` and then every `step`-th of an even schedule of all.
+/// Moments of one connection among many, in [planned](Lane::planned) time: the `nth` and then every `step`-th of an even schedule of all.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slots {
     pub(super) start: u64,
@@ -220,7 +220,8 @@ impl Talk {
         let Some(slots) = &mut self.task.slots else { return };
         if self.written.max(self.read) < self.total {
             let mut inner = lane.inner();
-            slots.pass(lane.end.min(now.saturating_add(1)), |due, n| inner.unsent(due, now, n));
+            let limit = lane.planned(lane.end.min(now.saturating_add(1)));
+            slots.pass(limit, |due, n| inner.unsent(lane.comes(due), now, n));
         }
         slots.end();
     }
@@ -305,7 +306,7 @@ impl Talk {
     /// When the next message was to be begun, if that is not still to come.
     fn due(&mut self, lane: &Lane, now: u64) -> Option<u64> {
         let Some(slots) = &mut self.task.slots else { return Some(now) };
-        let due = slots.peek();
+        let due = lane.comes(slots.peek());
         if due > now {
             if let Some(raised) = lane.common.gate.raised() {
                 slots.raise(raised, (lane.common.turns.all(), lane.common.config.rate.unwrap_or(1)));
