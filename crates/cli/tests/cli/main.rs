@@ -4,6 +4,7 @@
 mod addresses;
 #[cfg(feature = "agents")]
 mod agents;
+mod autobahn;
 mod bench;
 mod capabilities;
 mod check;
