@@ -177,6 +177,8 @@ fn at(command: Command, path: &[&'static str], text: &'static str) -> Command {
             let before = command.get_after_help().map_or(String::new(), |help| format!("{help}\n\n"));
             command.after_help(format!("{before}Examples:\n{text}"))
         }
+        // The tree may be that of another command.
+        [first, ..] if command.find_subcommand(first).is_none() => command,
         [first, rest @ ..] => command.mut_subcommand(first, |command| at(command, rest, text)),
     }
 }

@@ -367,6 +367,8 @@ fn without_examples(command: Command, path: &str) -> Command {
 fn at(command: Command, path: &[&'static str], change: &dyn Fn(Command) -> Command) -> Command {
     match path {
         [] => change(command),
+        // The tree may be that of another command.
+        [first, ..] if command.find_subcommand(first).is_none() => command,
         [first, rest @ ..] => command.mut_subcommand(first, |command| at(command, rest, change)),
     }
 }

@@ -53,8 +53,11 @@ mod suspension;
 mod terminal;
 mod trace;
 mod tunnel;
+mod typed;
 mod units;
 mod wrap;
+
+use std::ffi::OsString;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
@@ -82,11 +85,12 @@ fn command() -> clap::Command {
 }
 
 fn main() -> std::process::ExitCode {
-    let mut command = command().color(color::of_arguments().into());
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let mut command = typed::tree(&arguments, command).color(color::of_arguments().into());
     if help::is_asked_to_be_brief(std::env::args_os().filter_map(|argument| argument.into_string().ok())) {
         command = help::brief(command);
     }
-    let arguments = match service_file::with_files(std::env::args_os().collect(), &command) {
+    let arguments = match service_file::with_files(arguments, &command) {
         Ok(arguments) => arguments,
         Err(e) => return exit::code(Err(e)),
     };

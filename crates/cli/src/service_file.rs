@@ -56,12 +56,7 @@ pub(crate) fn said(error: &clap::Error) -> Option<&'static Path> {
 /// # Errors
 /// The file cannot be read, or says what cannot be meant.
 pub(crate) fn with_files(mut arguments: Vec<OsString>, command: &Command) -> anyhow::Result<Vec<OsString>> {
-    // Behind the one option that may stand before a command.
-    let at = match arguments.get(1).and_then(|word| word.to_str()) {
-        Some("--color") => 3,
-        Some(word) if word.starts_with("--color=") => 2,
-        _ => 1,
-    };
+    let at = crate::typed::behind_color(&arguments);
     if arguments.get(at).is_none_or(|word| word != "serve") {
         return Ok(arguments);
     }

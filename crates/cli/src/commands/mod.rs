@@ -20,17 +20,19 @@ mod top;
 
 use clap::Subcommand;
 
+use crate::typed::Typed;
+
 /// Subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the whole stack in one process, without root.
-    Demo(demo::Demo),
+    Demo(Typed<demo::Demo>),
     /// Generate traffic and measure the answers.
     #[command(subcommand)]
     Load(load::Load),
-    Bench(flowlane_bench::Bench),
-    Compare(compare::Compare),
-    Doctor(doctor::Doctor),
+    Bench(Typed<flowlane_bench::Bench>),
+    Compare(Typed<compare::Compare>),
+    Doctor(Typed<doctor::Doctor>),
     /// Show, plan and check receive side scaling (RSS).
     #[command(subcommand)]
     Rss(rss::Rss),
@@ -38,14 +40,14 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Serve(Box<serve::Serve>),
     /// Show the counters of a running instance.
-    Stat(stat::Stat),
-    Top(top::Top),
+    Stat(Typed<stat::Stat>),
+    Top(Typed<top::Top>),
     Lanes(lanes::Lanes),
-    Flows(flows::Flows),
+    Flows(Typed<flows::Flows>),
     /// Join two interfaces back to back, in any two network namespaces.
     #[command(subcommand)]
     Epair(epair::Epair),
-    Capture(capture::Capture),
+    Capture(Typed<capture::Capture>),
     /// Run a switch with VLANs between links, and change it while it runs.
     #[command(subcommand)]
     Switch(Box<switch::Switch>),
@@ -64,19 +66,19 @@ impl Command {
     /// Runs the subcommand.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::Demo(demo) => demo.run(),
+            Self::Demo(Typed(demo)) => demo.run(),
             Self::Load(load) => load.run(),
-            Self::Bench(bench) => bench.run(&mut crate::stdout::lock()),
-            Self::Compare(compare) => compare.run(),
-            Self::Doctor(doctor) => doctor.run(),
+            Self::Bench(Typed(bench)) => bench.run(&mut crate::stdout::lock()),
+            Self::Compare(Typed(compare)) => compare.run(),
+            Self::Doctor(Typed(doctor)) => doctor.run(),
             Self::Rss(command) => command.run(),
             Self::Serve(command) => command.run(),
-            Self::Stat(command) => command.run(),
-            Self::Top(command) => command.run(),
+            Self::Stat(Typed(command)) => command.run(),
+            Self::Top(Typed(command)) => command.run(),
             Self::Lanes(command) => command.run(),
-            Self::Flows(command) => command.run(),
+            Self::Flows(Typed(command)) => command.run(),
             Self::Epair(command) => command.run(),
-            Self::Capture(command) => command.run(),
+            Self::Capture(Typed(command)) => command.run(),
             Self::Switch(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::RestoreCard(command) => command.run(),

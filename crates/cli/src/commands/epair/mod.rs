@@ -11,6 +11,7 @@ use crate::interrupt;
 use crate::say::say;
 use crate::stdout;
 use crate::steering::{random_key, seed};
+use crate::typed::Typed;
 use anyhow::{Context, bail, ensure};
 use flowlane::control::{self, Answer, Listener, Query};
 use flowlane::epair::{self, EndPlace, Ended, EpairHandle, EpairOptions, ImpairmentsView};
@@ -36,11 +37,11 @@ const DOWN: &str = "/v1/down";
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Epair {
     /// Create two interfaces and pass packets between them, until ^C.
-    Up(Box<Up>),
+    Up(Typed<Box<Up>>),
     /// Show the interfaces, impairments and counters of a running pair.
     Show(ask::Show),
     /// Change the impairments of a running pair.
-    Set(Box<ask::Set>),
+    Set(Typed<Box<ask::Set>>),
     /// End a running pair and remove its interfaces.
     Down(ask::Down),
 }
@@ -48,9 +49,9 @@ pub(crate) enum Epair {
 impl Epair {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::Up(up) => up.run(),
+            Self::Up(Typed(up)) => up.run(),
             Self::Show(show) => show.run(),
-            Self::Set(set) => set.run(),
+            Self::Set(Typed(set)) => set.run(),
             Self::Down(down) => down.run(),
         }
     }

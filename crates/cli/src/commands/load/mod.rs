@@ -25,6 +25,7 @@ use flowlane::zone;
 use flowlane_load::resolve::resolve;
 
 use self::reach::Named;
+use crate::typed::Typed;
 use crate::units::show_count;
 
 /// Interval between updates of the display.
@@ -34,34 +35,34 @@ const EVERY: Duration = Duration::from_millis(100);
 #[derive(Debug, Subcommand)]
 pub(crate) enum Load {
     /// Send HTTP requests, over kernel sockets or any link.
-    Http(Box<http::Http>),
+    Http(Typed<Box<http::Http>>),
     /// Send UDP datagrams to an echo or discard server.
-    Udp(Box<udp::Udp>),
+    Udp(Typed<Box<udp::Udp>>),
     /// Open TCP connections to an echo, discard or source server.
-    Tcp(Box<tcp::Tcp>),
+    Tcp(Typed<Box<tcp::Tcp>>),
     /// Send gets and sets to a memcached, and verify the values.
-    Memcached(Box<memcached::Memcached>),
+    Memcached(Typed<Box<memcached::Memcached>>),
     /// Send messages over WebSockets to a server that echoes them.
-    Ws(Box<ws::Ws>),
+    Ws(Typed<Box<ws::Ws>>),
     #[cfg(feature = "agents")]
-    Agent(Box<agents::Agent>),
-    Compare(compare::Compare),
-    Set(set::Set),
+    Agent(Typed<Box<agents::Agent>>),
+    Compare(Typed<compare::Compare>),
+    Set(Typed<set::Set>),
 }
 
 impl Load {
     /// Runs the generator.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::Http(http) => http.run(),
-            Self::Udp(udp) => course::Load::run(*udp),
-            Self::Tcp(tcp) => course::Load::run(*tcp),
-            Self::Memcached(memcached) => course::Load::run(*memcached),
-            Self::Ws(ws) => course::Load::run(*ws),
+            Self::Http(Typed(http)) => http.run(),
+            Self::Udp(Typed(udp)) => course::Load::run(*udp),
+            Self::Tcp(Typed(tcp)) => course::Load::run(*tcp),
+            Self::Memcached(Typed(memcached)) => course::Load::run(*memcached),
+            Self::Ws(Typed(ws)) => course::Load::run(*ws),
             #[cfg(feature = "agents")]
-            Self::Agent(agent) => agent.run(),
-            Self::Compare(compare) => compare.run(),
-            Self::Set(set) => set.run(),
+            Self::Agent(Typed(agent)) => agent.run(),
+            Self::Compare(Typed(compare)) => compare.run(),
+            Self::Set(Typed(set)) => set.run(),
         }
     }
 
@@ -69,12 +70,14 @@ impl Load {
     #[cfg(feature = "agents")]
     fn make_part(self, errand: agents::Errand, scenario: Option<String>) -> anyhow::Result<String> {
         match self {
-            Self::Http(mut http) => http.make_part(errand, scenario),
-            Self::Tcp(tcp) => course::part::make(*tcp, errand),
-            Self::Udp(udp) => course::part::make(*udp, errand),
-            Self::Memcached(memcached) => course::part::make(*memcached, errand),
-            Self::Ws(ws) => course::part::make(*ws, errand),
-            Self::Agent(_) | Self::Compare(_) | Self::Set(_) => Err(anyhow::anyhow!("makes no such load")),
+            Self::Http(Typed(mut http)) => http.make_part(errand, scenario),
+            Self::Tcp(Typed(tcp)) => course::part::make(*tcp, errand),
+            Self::Udp(Typed(udp)) => course::part::make(*udp, errand),
+            Self::Memcached(Typed(memcached)) => course::part::make(*memcached, errand),
+            Self::Ws(Typed(ws)) => course::part::make(*ws, errand),
+            Self::Agent(_) | Self::Compare(_) | Self::Set(Typed(_)) => {
+                Err(anyhow::anyhow!("makes no such load"))
+            }
         }
     }
 }

@@ -23,29 +23,31 @@ pub(super) use show::{af_xdp_words, queues};
 
 use clap::Subcommand;
 
+use crate::typed::Typed;
+
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rss {
     /// Compute where a packet goes, and why: fields, hash, slot, bucket, worker.
-    Hash(hash::Hash),
+    Hash(Typed<hash::Hash>),
     /// Find source addresses or ports that reach given buckets.
-    Plan(Box<plan::Plan>),
+    Plan(Typed<Box<plan::Plan>>),
     /// Generate a key, or rate one.
     Key(key::KeyCommand),
     /// Show how a card and the kernel spread received packets, and which settings contradict one another.
-    Show(show::Show),
+    Show(Typed<show::Show>),
     /// Follow one flow step by step: rule, hash, slot, queue, interrupt, processor, and a running instance on the card.
-    Why(why::Why),
+    Why(Typed<why::Why>),
     /// Check on sampled packets whether they take the configured way; if not, show why and how to fix it.
-    Check(check::Check),
+    Check(Typed<check::Check>),
     /// Make queues, hash fields, table, interrupts, XPS, RPS and RFS of a card fit together; without --apply, show what would change.
-    Tune(tune::Tune),
+    Tune(Typed<tune::Tune>),
     /// Restore what 'rss tune' changed of a card, and the RSS settings that a killed run left changed.
     Restore(restore::Restore),
     /// Serve packets and bytes of the queues of cards to Prometheus, or print them once.
-    Export(export::Export),
+    Export(Typed<export::Export>),
     /// Learn the hash and table of a card from where it puts packets.
-    Learn(Box<learn::Learn>),
+    Learn(Typed<Box<learn::Learn>>),
     /// Send probes for 'rss learn --far-probes' on another machine.
     Probes(learn::Probes),
 }
@@ -53,16 +55,16 @@ pub(crate) enum Rss {
 impl Rss {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::Hash(command) => command.run(),
-            Self::Plan(command) => command.run(),
+            Self::Hash(Typed(command)) => command.run(),
+            Self::Plan(Typed(command)) => command.run(),
             Self::Key(command) => command.run(),
-            Self::Show(command) => command.run(),
-            Self::Why(command) => command.run(),
-            Self::Check(command) => command.run(),
-            Self::Tune(command) => command.run(),
+            Self::Show(Typed(command)) => command.run(),
+            Self::Why(Typed(command)) => command.run(),
+            Self::Check(Typed(command)) => command.run(),
+            Self::Tune(Typed(command)) => command.run(),
             Self::Restore(command) => command.run(),
-            Self::Export(command) => command.run(),
-            Self::Learn(command) => command.run(),
+            Self::Export(Typed(command)) => command.run(),
+            Self::Learn(Typed(command)) => command.run(),
             Self::Probes(command) => command.run(),
         }
     }

@@ -29,6 +29,7 @@ use crate::link::{self, give_up_all_but_ports, give_up_privileges};
 use crate::notify;
 use crate::say::say;
 use crate::suspension::Suspension;
+use crate::typed::Typed;
 use anyhow::{Context, anyhow, bail};
 use flowlane::control::{self, Control, Metrics, WebPage};
 use flowlane::rebalance::Rebalancer;
@@ -54,21 +55,21 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Serve {
     /// Send every datagram back to its sender.
-    UdpEcho(plan::Arguments),
+    UdpEcho(Typed<plan::Arguments>),
     /// Count datagrams and discard them.
-    UdpDiscard(plan::Arguments),
+    UdpDiscard(Typed<plan::Arguments>),
     /// Send every byte of a connection back.
-    TcpEcho(plan::TcpArguments),
+    TcpEcho(Typed<plan::TcpArguments>),
     /// Read connections to their end and discard the bytes.
-    TcpDiscard(plan::TcpArguments),
+    TcpDiscard(Typed<plan::TcpArguments>),
     /// Write to every connection as fast as possible; read nothing.
-    TcpSource(plan::SourceArguments),
+    TcpSource(Typed<plan::SourceArguments>),
     /// Serve HTTP/1.1, HTTP/2 and HTTPS: test endpoints and a directory of files.
-    Http(Box<http::HttpArguments>),
+    Http(Typed<Box<http::HttpArguments>>),
     /// Keep values in memory, as memcached does: its text and meta protocol, one store for each lane.
-    Memcached(Box<memcached::MemcachedArguments>),
+    Memcached(Typed<Box<memcached::MemcachedArguments>>),
     /// Join each connection, or each flow of UDP (--udp), to one of several targets: a TCP proxy.
-    Relay(Box<relay::RelayArguments>),
+    Relay(Typed<Box<relay::RelayArguments>>),
 }
 
 /// The service of a plan.
@@ -108,20 +109,20 @@ impl Service {
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let plan = match self {
-            Self::UdpEcho(arguments) => Plan::new(Service::UdpEcho, arguments)?,
-            Self::UdpDiscard(arguments) => Plan::new(Service::UdpDiscard, arguments)?,
-            Self::TcpEcho(arguments) => Plan::tcp(Service::TcpEcho, arguments)?,
-            Self::TcpDiscard(arguments) => Plan::tcp(Service::TcpDiscard, arguments)?,
-            Self::TcpSource(arguments) => Plan::source(arguments)?,
-            Self::Http(arguments) => {
+            Self::UdpEcho(Typed(arguments)) => Plan::new(Service::UdpEcho, arguments)?,
+            Self::UdpDiscard(Typed(arguments)) => Plan::new(Service::UdpDiscard, arguments)?,
+            Self::TcpEcho(Typed(arguments)) => Plan::tcp(Service::TcpEcho, arguments)?,
+            Self::TcpDiscard(Typed(arguments)) => Plan::tcp(Service::TcpDiscard, arguments)?,
+            Self::TcpSource(Typed(arguments)) => Plan::source(arguments)?,
+            Self::Http(Typed(arguments)) => {
                 let (plan, http) = http::plan(*arguments)?;
                 return serve(&plan, Own::Http(Box::new(http)));
             }
-            Self::Memcached(arguments) => {
+            Self::Memcached(Typed(arguments)) => {
                 let (plan, memcached) = memcached::plan(*arguments)?;
                 return serve(&plan, Own::Memcached(Box::new(memcached)));
             }
-            Self::Relay(arguments) => {
+            Self::Relay(Typed(arguments)) => {
                 let (plan, relay) = relay::plan(*arguments)?;
                 return serve(&plan, Own::Relay(relay));
             }

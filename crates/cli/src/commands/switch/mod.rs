@@ -11,12 +11,14 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Subcommand;
+
+use crate::typed::Typed;
 use flowlane::control::{self, ChangeRequest, DoneView, PortAddRequest, PortMoveRequest, PortRemoveRequest};
 
 /// Run a switch with VLANs between links, and change it while it runs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Switch {
-    Up(up::Up),
+    Up(Typed<up::Up>),
     /// End a running switch.
     Down(Name),
     Show(show::Show),
@@ -160,7 +162,7 @@ impl Words {
 impl Switch {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Self::Up(up) => up.run(),
+            Self::Up(Typed(up)) => up.run(),
             Self::Down(name) => {
                 let _: DoneView = control::post(&name.path()?, "/v1/switch/down", &())?;
                 Ok(())
