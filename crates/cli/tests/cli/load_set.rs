@@ -123,16 +123,27 @@ fn connections_are_changed() {
         command.args(["-c", &format!("ulimit -n 200; exec {} {arguments}", env!("CARGO_BIN_EXE_flowlane"))]);
         command
     };
-    let loaded = Loaded::through("connections", "http", "http http://127.0.0.1:PORT/ -c 4 -d 4s", limited);
-    eventually("the load begins", || loaded.set("connections=9").status.success());
-    loaded.refused("connections=500", "564 descriptors are needed and 200 allowed");
-    loaded.refused("connections=0", "from 1 to a million");
-    loaded.changed("connections=90", "90 connections");
-    let ended = loaded.load.end();
-    let report: Value = serde_json::from_str(&ended.printed).unwrap();
-    let counts = &report["total"]["counts"];
-    assert_eq!((&counts["connections-opened"], &counts["failed"]), (&90.into(), &0.into()), "{counts}");
-    assert!(report["setup"]["more"]["changes"].as_str().unwrap().ends_with(": 90 connections"));
+    let changed = |name: &str, server: &str, load: &str| {
+        let loaded = Loaded::through(name, server, &format!("{load} -c 4 -d 4s"), limited);
+        eventually("the load begins", || loaded.set("connections=9").status.success());
+        loaded.refused("connections=500", "564 descriptors are needed and 200 allowed");
+        loaded.refused("connections=0", "from 1 to a million");
+        loaded.changed("connections=90", "90 connections");
+        let ended = loaded.load.end();
+        let report: Value = serde_json::from_str(&ended.printed).unwrap();
+        let counts = &report["total"]["counts"];
+        assert_eq!((&counts["connections-opened"], &counts["failed"]), (&90.into(), &0.into()), "{counts}");
+        assert!(report["setup"]["more"]["changes"].as_str().unwrap().ends_with(": 90 connections"));
+    };
+    std::thread::scope(|scope| {
+        for (name, server, load) in [
+            ("of-http", "http", "http http://127.0.0.1:PORT/"),
+            ("of-http2", "http", "http http://127.0.0.1:PORT/ --http2 2"),
+            ("of-http3", "http --http3 --tls", "http https://127.0.0.1:PORT/ --http3 2 -k"),
+        ] {
+            scope.spawn(move || changed(name, server, load));
+        }
+    });
 }
 
 #[test]

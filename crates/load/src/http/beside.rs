@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub(super) struct Shared {
     pub(super) first: Arc<tokio::sync::Mutex<()>>,
     /// When the schedule ends.
     pub(super) end: u64,
+    /// Connections that are to end after their answers, since fewer are wanted.
+    leaving: AtomicU32,
 }
 
 /// What changes of it. The lock is for the compiler alone: all tasks are in one lane.
@@ -103,7 +106,33 @@ impl Shared {
             waiting: None,
         };
         let (common, plan, first) = (common.clone(), pool.plan.clone(), Arc::default());
-        Arc::new(Self { common, plan, inner: inner.into(), first, end })
+        Arc::new(Self { common, plan, inner: inner.into(), first, end, leaving: AtomicU32::new(0) })
+    }
+
+    /// So many connections more are wanted, or fewer. Returns how many are to be started.
+    pub(super) fn resize(&self, had: u32, wanted: u32) -> u32 {
+        let leaving = self.leaving.load(Ordering::Relaxed);
+        if wanted <= had {
+            self.leaving.store(leaving + (had - wanted), Ordering::Relaxed);
+            return 0;
+        }
+        // Those that were to end and have not stay.
+        let stay = leaving.min(wanted - had);
+        self.leaving.store(leaving - stay, Ordering::Relaxed);
+        let more = wanted - had - stay;
+        self.lock().slots += more as usize;
+        more
+    }
+
+    /// Whether the connection that asks is one that ends, since fewer are wanted.
+    #[inline]
+    pub(super) fn leaves(&self) -> bool {
+        let leaving = self.leaving.load(Ordering::Relaxed);
+        if leaving > 0 {
+            // Guard: no `self.leaving.store(leaving - 1, Ordering::Relaxed);` fails load/http::changer::connections_of_streams
+            self.leaving.store(leaving - 1, Ordering::Relaxed);
+        }
+        leaving > 0
     }
 
     /// Streams that may be open on a connection at once.
@@ -219,7 +248,7 @@ impl Shared {
 
     /// Where the next connection goes, and the time; `None` if no more are needed.
     pub(super) fn route(&self) -> Option<(u64, Route)> {
-        if self.over() {
+        if self.over() || self.leaves() {
             return None;
         }
         let mut inner = self.lock();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::conn::Conn;
 use super::engine::{Engine, Stage};
-use super::plan::{Pace, Plan, Version};
+use super::plan::{Pace, Plan};
 use super::run::{Common, HttpLoad};
+use super::stages::start_tasks;
 use crate::run::changer::{Changeable, Changer};
 use crate::run::changes::{Change, Unchanged};
 use crate::run::gate::Gate;
@@ -29,6 +30,13 @@ impl Changeable for Common {
     }
 
     fn rate(&self, change: Change) -> Result<f64, Unchanged> {
+        if let Change::Connections(n) = change {
+            let lanes = self.lanes_taking_part().filter(|takes| *takes).count() as u32;
+            // Guard: `n < lanes` as `false` fails load/http::changer::connections_of_streams
+            if n < lanes {
+                return Err(Unchanged::FewConnections(lanes));
+            }
+        }
         changeable(&self.plan, change)
     }
 }
@@ -37,9 +45,7 @@ impl Changeable for Common {
 fn changeable(plan: &Plan, change: Change) -> Result<f64, Unchanged> {
     if let Change::Connections(_) = change {
         let [pool] = &plan.pools[..] else { return Err(Unchanged::OtherConnections) };
-        let rate = if let Pace::Rate { per_second, .. } = pool.pace { per_second } else { 0.0 };
-        let is_http1 = matches!(pool.version, Version::Http1 { .. });
-        return if is_http1 { Ok(rate) } else { Err(Unchanged::OtherConnections) };
+        return Ok(if let Pace::Rate { per_second, .. } = pool.pace { per_second } else { 0.0 });
     }
     let mut rates = Vec::with_capacity(plan.pools.len());
     for pool in &plan.pools {
@@ -78,8 +84,13 @@ impl Engine {
         let lanes = takes.iter().filter(|takes| **takes).count();
         let Some(pool) = self.pools.first_mut() else { return };
         let wanted = even(all.into(), before, lanes) as u32;
+        let had = pool.wanted;
         // Guard: no `pool.wanted = wanted;` fails load/http::changer::connections_are_opened_and_closed
         pool.wanted = wanted;
+        if let Some(shared) = &pool.beside {
+            let more = shared.resize(had, wanted);
+            return start_tasks(shared, pool.plan.pool.version, more);
+        }
         if pool.plan.pool.pace != Pace::Closed {
             pool.allowed = wanted;
         }

@@ -13,6 +13,7 @@ mod follow;
 mod slot;
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http_body_util::{BodyExt, Full};
@@ -31,7 +32,7 @@ use super::way::open;
 use crate::report::ErrorKind;
 use crate::run::clock;
 
-use self::slot::slot;
+use self::slot::Slot;
 
 type Body = Full<Bytes>;
 type Outgoing = hyper::Request<Body>;
@@ -89,12 +90,16 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
             inner.book.connected(now, opened.connected - begun, tls);
             inner.book.handshake(now, opened.resumed);
         }
+        let leaves = Arc::new(AtomicBool::new(false));
         let done = match opened.stream {
-            Stream::Plain(tcp) => speak(&shared, target, tcp, streams).await,
-            Stream::Tls(tls) => speak(&shared, target, *tls, streams).await,
+            Stream::Plain(tcp) => speak(&shared, target, tcp, streams, &leaves).await,
+            Stream::Tls(tls) => speak(&shared, target, *tls, streams, &leaves).await,
             Stream::None | Stream::Opening(_) => Ok(()),
         };
         shared.closed(done.err().map(|why| (ErrorKind::Http2, why)));
+        if leaves.load(Ordering::Relaxed) {
+            break;
+        }
     }
     shared.ended();
 }
@@ -118,15 +123,22 @@ where
     Ok(sender)
 }
 
-/// Runs all slots of one connection until there are no more requests or the connection ends.
-async fn speak<S>(shared: &Arc<Shared>, target: u16, io: S, streams: usize) -> Result<(), String>
+/// Runs all slots of one connection until there are no more requests, or the connection ends, or `leaves` since fewer are wanted.
+async fn speak<S>(
+    shared: &Arc<Shared>,
+    target: u16,
+    io: S,
+    streams: usize,
+    leaves: &Arc<AtomicBool>,
+) -> Result<(), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let ended: Ended = Arc::new(OnceLock::new());
     let sender = handshake(io, streams, ended.clone()).await?;
     let slots: Vec<_> = (0..streams)
-        .map(|_| flowlane::spawn(slot(shared.clone(), target, sender.clone(), ended.clone())))
+        .map(|_| Slot::new(shared, target, (&sender, &ended), leaves))
+        .map(|slot| flowlane::spawn(slot.run()))
         .collect();
     drop(sender);
     for slot in slots.into_iter().flatten() {

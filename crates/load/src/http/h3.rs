@@ -88,6 +88,9 @@ async fn connection(shared: Arc<Shared>) {
             }
             (false, why) => shared.closed(why.map(|lost| in_words(&lost))),
         }
+        if line.leaves {
+            break;
+        }
     }
     shared.ended();
 }
@@ -213,6 +216,8 @@ struct Line {
     /// No more requests are sent on it, or after so many.
     ending: bool,
     left: u64,
+    /// No other is opened in its place, since fewer are wanted.
+    leaves: bool,
     /// Packets sent, lost and received, and times the network was found congested, that were counted; when they are counted next.
     counted: [u64; 4],
     count_at: u64,
@@ -253,6 +258,7 @@ impl Line {
             expiry: if early { begun + shared.common.plan.timeout.as_nanos() as u64 } else { u64::MAX },
             ending: false,
             left: shared.plan.pool.requests_per_connection.unwrap_or(u64::MAX),
+            leaves: false,
             counted: [0; 4],
             count_at: 0,
         }
@@ -315,6 +321,12 @@ impl Line {
     /// Sends the requests that are due, as far as places are free; whether there are more.
     fn fill(&mut self, cx: &mut Context<'_>, mut now: u64) -> bool {
         self.look_at = u64::MAX;
+        if !self.ending && self.shared.leaves() {
+            (self.ending, self.leaves) = (true, true);
+            if let Some(held) = self.held.take() {
+                self.hand_back(held);
+            }
+        }
         while self.may_ask() {
             let due = match self.held.take() {
                 Some(held) if self.shared.over() => {

@@ -1,5 +1,7 @@
 //! The stages of a run in a lane: connect, wait for the other lanes, run, wait for answers, end.
 
+use std::sync::Arc;
+
 use super::beside::Shared;
 use super::conn::Conn;
 use super::engine::{Engine, FIRSTS, HURRY, NOBODY, Stage};
@@ -10,6 +12,14 @@ use super::{h2, h3};
 use crate::report::Recorder;
 use crate::run::TICK;
 use crate::run::timeline;
+
+/// Starts tasks in this lane, so many connections, of a pool that runs beside the engine.
+pub(super) fn start_tasks(shared: &Arc<Shared>, version: Version, connections: u32) {
+    match version {
+        Version::Http3 { .. } => h3::start(shared, connections),
+        _ => h2::start(shared, connections),
+    }
+}
 
 impl Engine {
     /// Opens connections before the first request, if connections are kept open.
@@ -82,10 +92,7 @@ impl Engine {
         for p in 0..self.pools.len() {
             if self.pools[p].is_beside() {
                 let shared = Shared::new(&self.common, &mut self.pools[p], end, &mut self.rng);
-                match self.pools[p].plan.pool.version {
-                    Version::Http3 { .. } => h3::start(&shared, self.pools[p].count),
-                    _ => h2::start(&shared, self.pools[p].count),
-                }
+                start_tasks(&shared, self.pools[p].plan.pool.version, self.pools[p].count);
                 self.pools[p].beside = Some(shared);
             } else {
                 self.pools[p].unstarted = self.pools[p].idle.len() as u32;

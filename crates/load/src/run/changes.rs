@@ -72,9 +72,12 @@ pub enum Unchanged {
     /// Times were recorded.
     #[error("this load replays recorded times, which are not changed while it runs")]
     Recorded,
-    /// Its connections have streams or stay.
-    #[error("only a load of HTTP/1.1 with one pool can have its connections changed while it runs")]
+    /// It is of another kind.
+    #[error("only a load of HTTP with one pool can have its connections changed while it runs")]
     OtherConnections,
+    /// Each lane has its share of the schedule.
+    #[error("connections: at least {0}, one for each lane that takes part")]
+    FewConnections(u32),
     /// No such number.
     #[error("connections: from 1 to a million")]
     BadConnections,

@@ -47,7 +47,7 @@ impl FromStr for What {
             }
             _ => {
                 return Err(
-                    "known are rate=N (per second, as rate=20k), connections=N (HTTP/1.1), pause and resume"
+                    "known are rate=N (per second, as rate=20k), connections=N (HTTP), pause and resume"
                         .into(),
                 );
             }

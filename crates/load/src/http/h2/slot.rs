@@ -3,6 +3,7 @@
 //! A flow whose connection ends goes on in whichever slot takes it: what its client knows goes with it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flowlane::Time;
@@ -30,58 +31,82 @@ enum Asked {
     Impossible,
 }
 
-/// Sends one request after the other, over a connection of which `ended` says why it ended, once it has.
-pub(super) async fn slot(shared: Arc<Shared>, target: u16, sender: SendRequest<Body>, ended: Ended) {
-    let pool = shared.plan.clone();
-    let mut slot = Slot { shared, target, sender, ended, client: None };
-    let mut n = 0;
-    while !slot.sender.is_closed() {
-        let free = clock();
-        let Some(Due { intended, recorded, before }) = slot.due(free).await else { return };
-        let (request, times) = slot.shared.takes(&mut slot.client, before, recorded);
-        let mut asked = slot.ask((request, times), intended, free).await;
-        while let Asked::Step(step) = asked {
-            let pause = {
-                let pause = &pool.pool.requests[usize::from(step) - 1].pause;
-                pause.nanos(n, &mut slot.shared.lock().rng)
-            };
-            let due = clock() + pause;
-            if pause > 0 {
-                flowlane::sleep_until(Time::from_nanos(due.min(slot.shared.end))).await;
-            }
-            asked = slot.goes_on(step, due).await;
-        }
-        match asked {
-            // Another recorded request may be a better one.
-            Asked::Impossible if pool.pool.replay.is_some() => continue,
-            Asked::Impossible => return,
-            Asked::Handed => continue,
-            Asked::Over | Asked::Step(_) => {}
-        }
-        let pause = pool.pool.think.nanos(n, &mut slot.shared.lock().rng);
-        n += 1;
-        if pause > 0 {
-            flowlane::sleep(Duration::from_nanos(pause)).await;
-        }
-    }
-}
-
-struct Slot {
+pub(super) struct Slot {
     shared: Arc<Shared>,
     target: u16,
     sender: SendRequest<Body>,
+    /// Why the connection ended, once it has.
     ended: Ended,
+    /// Whether the connection is one that ends, since fewer are wanted.
+    leaves: Arc<AtomicBool>,
     client: Option<Box<Client>>,
 }
 
 impl Slot {
+    /// One of a connection to that target.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        target: u16,
+        (sender, ended): (&SendRequest<Body>, &Ended),
+        leaves: &Arc<AtomicBool>,
+    ) -> Self {
+        let (sender, ended) = (sender.clone(), ended.clone());
+        Self { shared: shared.clone(), target, sender, ended, leaves: leaves.clone(), client: None }
+    }
+
+    /// Sends one request after the other.
+    pub(super) async fn run(mut self) {
+        let pool = self.shared.plan.clone();
+        let mut n = 0;
+        while !self.sender.is_closed() {
+            let free = clock();
+            let Some(Due { intended, recorded, before }) = self.due(free).await else { return };
+            let (request, times) = self.shared.takes(&mut self.client, before, recorded);
+            let mut asked = self.ask((request, times), intended, free).await;
+            while let Asked::Step(step) = asked {
+                let pause = {
+                    let pause = &pool.pool.requests[usize::from(step) - 1].pause;
+                    pause.nanos(n, &mut self.shared.lock().rng)
+                };
+                let due = clock() + pause;
+                if pause > 0 {
+                    flowlane::sleep_until(Time::from_nanos(due.min(self.shared.end))).await;
+                }
+                asked = self.goes_on(step, due).await;
+            }
+            match asked {
+                // Another recorded request may be a better one.
+                Asked::Impossible if pool.pool.replay.is_some() => continue,
+                Asked::Impossible => return,
+                Asked::Handed => continue,
+                Asked::Over | Asked::Step(_) => {}
+            }
+            let pause = pool.pool.think.nanos(n, &mut self.shared.lock().rng);
+            n += 1;
+            if pause > 0 {
+                flowlane::sleep(Duration::from_nanos(pause)).await;
+            }
+        }
+    }
+
+    /// Whether the connection is one that ends: all its slots follow the one that finds it.
+    fn leaves(&self) -> bool {
+        if !self.leaves.load(Ordering::Relaxed) && self.shared.leaves() {
+            self.leaves.store(true, Ordering::Relaxed);
+        }
+        self.leaves.load(Ordering::Relaxed)
+    }
+
     /// The next request, once it is due, for a slot that is free since then; `None` if there are no more, or none on this connection.
     async fn due(&self, free: u64) -> Option<Due> {
+        if self.leaves() {
+            return None;
+        }
         if let Next::Due(due) = self.shared.next(free) {
             return Some(due);
         }
         let _first = self.shared.first.lock().await;
-        while !self.sender.is_closed() {
+        while !self.sender.is_closed() && !self.leaves() {
             match self.shared.next(free) {
                 Next::Due(due) => return Some(due),
                 Next::At(moment) => flowlane::sleep_until(Time::from_nanos(moment)).await,

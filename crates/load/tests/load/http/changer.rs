@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use flowlane_load::http::{Pace, Pool};
+use flowlane_load::http::{Pace, Pool, Version};
 use flowlane_load::{Change, Changed, Unchanged};
 
-use super::kit::{Heard, good, ms, ok, plan, pool, rate, run_turned, serve};
+use super::h2::http2;
+use super::kit::{Heard, Serve, good, ms, ok, plan, pool, rate, run_turned, serve};
 
 /// Changes that are asked for one after the other, each as soon as the load takes it.
 fn in_turn(changes: &[Change], of: impl Fn(Change) -> Result<Changed, Unchanged>, next: &Cell<usize>) {
@@ -42,29 +43,50 @@ fn a_paused_and_faster_load_sends_what_its_changes_say() {
 #[test]
 fn connections_are_opened_and_closed() {
     for pace in [Pace::Closed, rate(2000.0)] {
-        let (heard, open) = (Arc::new(Heard::default()), Arc::new(AtomicUsize::new(0)));
-        let (answers, count) = (good(&heard, |_, _, _| ok(b"hello")), open.clone());
-        let server = serve(move |stream| {
-            let (answers, open) = (answers.clone(), Open::one(&count));
-            async move {
-                answers(stream).await;
-                drop(open);
-            }
-        });
-        let plan = plan(Pool { connections: 8, pace, ..pool() }, ms(4000));
-        let (sizes, next) = ([20, 3, 12], Cell::new(0usize));
-        let ran = run_turned(2, plan, &server, |changer| {
-            let before = next.get().checked_sub(1).map_or(8u32, |last| sizes[last]);
-            if open.load(Ordering::Relaxed) == before as usize && next.get() < sizes.len() {
-                in_turn(&sizes.map(Change::Connections), |change| changer.change(change), &next);
-            }
-        });
-        assert_eq!((ran.outcome.failure.as_ref(), next.get(), ran.outcome.changes.len()), (None, 3, 3));
-        let counts = ran.counts();
-        assert_eq!((counts.answered, counts.failed, heard.requests()), (counts.sent, 0, counts.sent));
-        // Eight, twelve more, and nine after all but three were closed.
-        assert_eq!(heard.connections(), 29);
+        let heard = Arc::new(Heard::default());
+        let server = good(&heard, |_, _, _| ok(b"hello"));
+        come_and_go(&heard, &server, Pool { connections: 8, pace, ..pool() });
     }
+}
+
+/// The same of HTTP/2, with several requests at once on each.
+#[test]
+fn connections_of_streams_are_opened_and_closed() {
+    for pace in [Pace::Closed, rate(2000.0)] {
+        let heard = Arc::new(Heard::default());
+        let pool = Pool { connections: 8, pace, version: Version::Http2 { streams: 3 }, ..pool() };
+        come_and_go(&heard, &http2(&heard), pool);
+    }
+}
+
+/// Eight connections become twenty, four and twelve.
+fn come_and_go(heard: &Arc<Heard>, answers: &Serve, pool: Pool) {
+    let open = Arc::new(AtomicUsize::new(0));
+    let (answers, count) = (answers.clone(), open.clone());
+    let server = serve(move |stream| {
+        let (answers, open) = (answers.clone(), Open::one(&count));
+        async move {
+            answers(stream).await;
+            drop(open);
+        }
+    });
+    let (sizes, next) = ([20, 4, 12], Cell::new(0usize));
+    let ran = run_turned(2, plan(pool, ms(4000)), &server, |changer| {
+        let before = next.get().checked_sub(1).map_or(8u32, |last| sizes[last]);
+        if open.load(Ordering::Relaxed) == before as usize && next.get() < sizes.len() {
+            let few = changer.change(Change::Connections(1));
+            assert!(
+                matches!(few, Err(Unchanged::FewConnections(4) | Unchanged::NotBegun | Unchanged::Ending)),
+                "{few:?}"
+            );
+            in_turn(&sizes.map(Change::Connections), |change| changer.change(change), &next);
+        }
+    });
+    assert_eq!((ran.outcome.failure.as_ref(), next.get(), ran.outcome.changes.len()), (None, 3, 3));
+    let counts = ran.counts();
+    assert_eq!((counts.answered, counts.failed, heard.requests()), (counts.sent, 0, counts.sent));
+    // Eight, twelve more, and eight after all but four were closed.
+    assert_eq!(heard.connections(), 28);
 }
 
 /// One of the connections that are open, while it is.
