@@ -46,6 +46,7 @@ impl<T: FromArgMatches> FromArgMatches for Typed<T> {
 }
 
 fn is_wanted(name: &str) -> bool {
+    // Guard: `words.iter().any(|word| word == name)` as `true` fails cli/typed::tests
     WORDS.with_borrow(|words| words.as_ref().is_none_or(|words| words.iter().any(|word| word == name)))
 }
 
@@ -93,7 +94,6 @@ mod tests {
             }
             assert!(all(path) > 5);
         }
-        // Guard: `words.as_ref().is_none_or(|words| words.iter().any(|word| word == name))` as `true` fails typed::tests
         assert_eq!(options("flowlane load http http://a/", &["load", "udp"]), 0);
         assert_eq!(options("flowlane stat", &["load", "udp"]), 0);
         for line in
