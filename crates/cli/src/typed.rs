@@ -46,7 +46,7 @@ impl<T: FromArgMatches> FromArgMatches for Typed<T> {
 }
 
 fn is_wanted(name: &str) -> bool {
-    // Guard: `words.iter().any(|word| word == name)` as `true` fails cli/typed::tests
+    // Guard: `words.iter().any(|word| word == name)` as `true` fails typed::tests
     WORDS.with_borrow(|words| words.as_ref().is_none_or(|words| words.iter().any(|word| word == name)))
 }
 

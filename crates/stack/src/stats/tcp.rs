@@ -183,8 +183,6 @@ reasons! {
     BadHeaderLength = "bad_header_length",
     /// The checksum is wrong.
     BadChecksum = "bad_checksum",
-    /// A TCP option's length is impossible.
-    BadOption = "bad_option",
     /// Sent to a broadcast or multicast address (MUST-57).
     NotUnicast = "not_unicast",
     /// SYN and FIN, or SYN and RST together, or no flag at all.
@@ -237,8 +235,6 @@ reasons! {
     TimeWait = "time_wait",
     /// A SYN-ACK or ACK that does not answer our SYN.
     BadSynAck = "bad_syn_ack",
-    /// The kind of the frame does not fit TCP.
-    BadFrame = "bad_frame",
 }
 
 impl TcpStats {

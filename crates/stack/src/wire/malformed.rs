@@ -65,16 +65,10 @@ reasons! {
     UdpLength = "udp_length",
     /// The UDP checksum is wrong.
     UdpChecksum = "udp_checksum",
-    /// A UDP datagram over IPv6 without a checksum.
-    UdpZeroChecksum = "udp_zero_checksum",
     /// Fewer than 20 bytes where a TCP header should be.
     TcpShort = "tcp_short",
     /// The TCP data offset is below 20 bytes or beyond the segment.
     TcpDataOffset = "tcp_data_offset",
-    /// The TCP checksum is wrong.
-    TcpChecksum = "tcp_checksum",
-    /// A TCP option's length is impossible.
-    TcpOption = "tcp_option",
     /// An ICMP message shorter than its type needs.
     IcmpShort = "icmp_short",
     /// The ICMP checksum is wrong.

@@ -9,6 +9,7 @@ mod dead;
 mod links;
 mod messages;
 mod published;
+mod reasons;
 mod sizes;
 mod words;
 
