@@ -15,7 +15,7 @@
 //!
 //! Modules: [`run`] (what every run has: clients, flows, phases, start, end and outcome), [`udp`] (datagrams), [`tcp`], [`http`],
 //! [`memcached`], [`ws`], [`scenario`], [`report`] (recording, output, conditions of `--fail`), [`find`] (the highest
-//! rate that holds), [`resolve`], [`units`] (numbers with units).
+//! rate that holds), [`push`] (figures to a receiver while it runs), [`resolve`], [`units`] (numbers with units).
 //!
 //! # Stability
 //!
@@ -26,6 +26,7 @@ pub mod fill;
 pub mod find;
 pub mod http;
 pub mod memcached;
+pub mod push;
 pub mod report;
 pub mod resolve;
 pub mod run;

@@ -3,10 +3,11 @@
 //! ```text
 //!   Outputs::check(pools)              checks arguments and opens files, before a link is opened
 //!   Outputs::watch(duration, pools)    a line, lines or a display during the run
-//!   Outputs::write(run)                table or JSON on standard output, files, and the exit code
+//!   Outputs::write(run)                the last push, table or JSON on standard output, files, and the exit code
 //! ```
 
 mod display;
+mod push;
 mod watch;
 mod web;
 
@@ -28,6 +29,7 @@ use flowlane_load::{Phase, Threshold};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
+use self::push::PushOptions;
 use crate::address;
 use crate::exit::{EndedBy, Missed, Slipped};
 use crate::interrupt::Interrupt;
@@ -88,6 +90,8 @@ pub(crate) struct Outputs {
     /// Print nothing during the run.
     #[arg(long, short, help_heading = "Report")]
     quiet: bool,
+    #[command(flatten)]
+    push: PushOptions,
 }
 
 impl Outputs {
@@ -97,6 +101,7 @@ impl Outputs {
         for threshold in &self.fail {
             threshold.check(pools).context("--fail")?;
         }
+        self.push.check()?;
         let wanted = self.files();
         for (i, (option, path)) in wanted.iter().enumerate() {
             if let Some((other, _)) = wanted[..i].iter().find(|(_, p)| p == path) {
@@ -177,6 +182,8 @@ impl Outputs {
     /// Files cannot be written ([`Missed`]: the run was made, and what it showed is lost), a condition of `--fail` holds ([`Missed`]), the schedule was not kept ([`Slipped`]), or the run was ended
     /// early ([`EndedBy`]), by a signal or in the display, which counts as ^C: a run that was cut short has not shown that all is well.
     pub(crate) fn write(&self, run: &Run, interrupt: &Interrupt) -> anyhow::Result<()> {
+        let pushed = self.push.last(run);
+        let run = pushed.as_ref().unwrap_or(run);
         let mut unwritten = Vec::new();
         for (option, path) in self.files() {
             if let Err(e) = write_file(path, |report| render(option, run, report)) {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use flowlane::Handle;
 use flowlane::control::ListenError;
+use flowlane_load::push::Feed;
 use flowlane_load::report::{Abort, Aborted, Frame, Live, Snapshot, SnapshotsTo, live, text};
 use flowlane_load::{Phase, timeline};
 
@@ -32,6 +33,8 @@ pub(crate) struct Watch {
     /// Seconds of connecting for which a line was printed.
     said: u64,
     web: Option<Web>,
+    /// Where figures are pushed.
+    feed: Option<Feed>,
     quiet: bool,
     /// Conditions that end the run, and the one that has.
     abort: Option<Abort>,
@@ -73,8 +76,14 @@ impl Outputs {
             live.count_latencies();
         }
         let abort = self.abort(phases, &pools);
+        let mut feed = self.push.start(&pools)?;
+        if let Some(feed) = &mut feed {
+            feed.prepare(&mut live);
+            feed.look(&live);
+        }
         let to = SnapshotsTo::from(to);
         let to = abort.as_ref().map_or(to.clone(), |abort| abort.asks(to));
+        let to = feed.as_ref().map_or(to.clone(), |feed| feed.asks(to));
         Ok((
             Watch {
                 from,
@@ -84,6 +93,7 @@ impl Outputs {
                 view,
                 said: 0,
                 web,
+                feed,
                 quiet: self.quiet,
                 abort,
                 aborted: None,
@@ -111,6 +121,9 @@ impl Watch {
         self.live.take(&self.from);
         if let Some(web) = &self.web {
             web.show(&self.live);
+        }
+        if let Some(feed) = &mut self.feed {
+            feed.look(&self.live);
         }
     }
 

@@ -35,6 +35,7 @@ mod load_http_options;
 mod load_http_replay;
 mod load_http_via;
 mod load_memcached;
+mod load_push;
 mod load_serve;
 mod load_set;
 mod load_target;

@@ -57,7 +57,7 @@ fn flowlane(arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_flowlane")).args(arguments.split_whitespace()).output().unwrap()
 }
 
-fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
         skipped(format!("skipped, because the program {program} (Debian: prometheus) is not there"));
@@ -227,16 +227,16 @@ fn started(mut command: Command, word: &str) -> (Program, String) {
     (program, line)
 }
 
-/// A Prometheus that scrapes these once a second.
-struct Prometheus {
+/// A Prometheus that scrapes these once a second, and takes remote write.
+pub(crate) struct Prometheus {
     _process: Program,
-    at: String,
+    pub(crate) at: String,
     _dir: Scratch,
 }
 
 impl Prometheus {
-    fn start(targets: &[SocketAddr]) -> Self {
-        let dir = Scratch::new("prometheus");
+    pub(crate) fn start(name: &str, targets: &[SocketAddr]) -> Self {
+        let dir = Scratch::new(name);
         let config = dir.path("prometheus.yml");
         let targets: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
         let text = format!(
@@ -248,6 +248,7 @@ impl Prometheus {
         prometheus
             .arg(format!("--config.file={config}"))
             .arg(format!("--storage.tsdb.path={}", dir.path("data")))
+            .arg("--web.enable-remote-write-receiver")
             .arg("--web.listen-address=127.0.0.1:0");
         let listening = "Listening on\" address=";
         let (process, line) = started(prometheus, listening);
@@ -256,7 +257,7 @@ impl Prometheus {
     }
 
     /// What it answers to a query: the series; empty while there is none. `Err`: it does not take the query.
-    fn ask(&self, query: &str) -> Result<Vec<Value>, String> {
+    pub(crate) fn ask(&self, query: &str) -> Result<Vec<Value>, String> {
         let Ok(mut stream) = TcpStream::connect(&self.at) else { return Ok(Vec::new()) };
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
@@ -306,7 +307,7 @@ fn prometheus_reads_it() {
     let _load = Program::start(load);
 
     let service = Service::start("prometheus");
-    let prometheus = Prometheus::start(&[service.metrics, at.parse().unwrap()]);
+    let prometheus = Prometheus::start("prometheus", &[service.metrics, at.parse().unwrap()]);
     let contrib = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/grafana"));
     let dashboard = std::fs::read_to_string(contrib.join("flowlane.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&dashboard).unwrap();

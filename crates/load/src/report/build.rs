@@ -195,6 +195,7 @@ pub fn join(about: About, mut records: Vec<LaneRecord>) -> Run {
         server: about.server,
         slip,
         periods: periods::find(&records, open_loop),
+        pushes: Vec::new(),
         thresholds: Vec::new(),
         failed: about.failure.into_iter().collect(),
         ok: true,
@@ -284,7 +285,7 @@ pub(super) fn part_of<'a>(passed: impl Iterator<Item = &'a Passed>, seconds: f64
     let (mut counts, mut histograms) = (Counts::default(), Histograms::default());
     for passed in passed {
         counts.add(&passed.counts.counts());
-        histograms.add_lane(&passed.spectra);
+        passed.spectra.iter().for_each(|spectra| histograms.add_lane(spectra));
         if let Some(seen) = &passed.events {
             histograms.events.get_or_insert_default().add_lane(seen);
         }
@@ -299,7 +300,7 @@ fn part(name: String, records: &[&LaneRecord], histograms: Histograms, about: &A
         unmeasured.add(&record.unmeasured.counts());
     }
     let slots: Vec<&[Slot]> = records.iter().map(|r| r.slots.as_slice()).collect();
-    let (series, intervals) = points(&slots, rounded(about.elapsed.as_secs_f64()));
+    let (series, intervals, slips) = points(&slots, rounded(about.elapsed.as_secs_f64()));
     let seconds = rounded(about.measured.as_secs_f64());
     let mut with_times = histograms.into_part();
     if let Some(events) = &mut with_times.events {
@@ -314,6 +315,7 @@ fn part(name: String, records: &[&LaneRecord], histograms: Histograms, about: &A
         concurrency_max: records.iter().map(|r| r.concurrency_max).sum(),
         series,
         intervals,
+        slips,
         ..with_times
     }
 }

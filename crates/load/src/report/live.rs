@@ -12,7 +12,8 @@ use flowlane_stack::stats::Histogram;
 use super::model::Point;
 use super::recorder::Passed;
 use super::recorder::Snapshot;
-use super::series::{Slot, points};
+use super::series::{Slot, points, small};
+use super::times::Times;
 
 /// Capacity of the channel, snapshots.
 const WAITING: usize = 4096;
@@ -115,6 +116,23 @@ pub struct Live {
     slots: BTreeMap<(u16, usize), Vec<Slot>>,
     /// All latencies of the whole seconds so far, if they are wanted.
     latencies: Option<Histogram>,
+    /// Latencies and slips of the whole seconds so far in each pool, if they are wanted.
+    sums: Option<BTreeMap<usize, Sums>>,
+}
+
+/// Times of the whole seconds of a pool.
+#[derive(Debug, Clone)]
+pub(crate) struct Sums {
+    /// Latencies of the answers.
+    pub(crate) latency: Times,
+    /// Slips of the requests.
+    pub(crate) slip: Times,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self { latency: Times(small()), slip: Times(small()) }
+    }
 }
 
 impl Live {
@@ -135,6 +153,21 @@ impl Live {
         self.latencies.as_ref()
     }
 
+    /// Has latencies and slips of each pool added up from now on: see [`sums`](Self::sums).
+    pub(crate) fn add_up(&mut self) {
+        self.sums.get_or_insert_default();
+    }
+
+    /// Latencies and slips of the whole seconds so far in a pool, if they are added up.
+    pub(crate) fn sums(&self, pool: usize) -> Option<&Sums> {
+        self.sums.as_ref()?.get(&pool)
+    }
+
+    /// The newest snapshot of each lane in a pool.
+    pub(crate) fn newest(&self, pool: usize) -> impl Iterator<Item = &Snapshot> {
+        self.lanes.iter().filter(move |((_, of), _)| *of == pool).map(|(_, (snapshot, _))| snapshot)
+    }
+
     /// Takes all snapshots in the channel.
     pub fn take(&mut self, from: &Receiver<Snapshot>) {
         for snapshot in from.try_iter() {
@@ -147,6 +180,13 @@ impl Live {
         if let Some(latencies) = &mut self.latencies {
             for time in snapshot.closed.iter().flat_map(|slot| slot.latency().counts()) {
                 latencies.count_all(time.0, time.1);
+            }
+        }
+        if let Some(sums) = &mut self.sums {
+            let sums = sums.entry(snapshot.pool).or_default();
+            for slot in &snapshot.closed {
+                sums.latency.add(&slot.latency().0);
+                sums.slip.add(&slot.slip().0);
             }
         }
         let key = (snapshot.bucket, snapshot.pool);

@@ -71,12 +71,47 @@ pub struct Run {
     /// What repeats in the latency or the slip, the strongest first; none in a report of before there was such a search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub periods: Vec<Period>,
+    /// Where its figures were pushed to while it ran (`--push`); none if nowhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pushes: Vec<Pushed>,
     /// The thresholds in the order given, evaluated.
     pub thresholds: Vec<Verdict>,
     /// What was missed: the run's failure, the slip budget, thresholds.
     pub failed: Vec<String>,
     /// Whether nothing was missed.
     pub ok: bool,
+}
+
+/// What came of pushing figures to a receiver.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Pushed {
+    /// How and where, without a password: `otlp http://localhost:4318/v1/metrics`.
+    pub to: String,
+    /// What told this run from others there: `service.instance.id`, or the label `instance`.
+    pub instance: String,
+    /// Pushes that the receiver took.
+    pub taken: u64,
+    /// Attempts that failed, also those that were made again later.
+    pub failed: u64,
+    /// Whether it took the last, which has the figures of this report.
+    pub complete: bool,
+    /// Why the last attempt that failed did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+impl Pushed {
+    /// In one line.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Self { to, instance, taken, failed, complete, last_error } = self;
+        let (taken, failed) = (crate::units::show_count(*taken), crate::units::show_count(*failed));
+        let complete = if *complete { "" } else { ", not the last" };
+        let why = last_error.as_ref().map_or(String::new(), |why| format!("; last error: {why}"));
+        format!("pushed to {to} as {instance}: {taken} taken{complete}, {failed} failed{why}")
+    }
 }
 
 /// An agent's part of a run.
@@ -321,6 +356,9 @@ pub struct Part {
     /// Latencies of each point of the series: for the HDR log, not in JSON.
     #[serde(skip)]
     pub intervals: Vec<Times>,
+    /// Slips of the whole series, exact to 1 %: for what is pushed, not in JSON.
+    #[serde(skip)]
+    pub slips: Times,
 }
 
 impl Part {

@@ -98,7 +98,7 @@ pub struct Snapshot {
     pub concurrency: u64,
     /// Seconds that have ended since the last snapshot.
     pub closed: Vec<Slot>,
-    /// What has passed of the measured part, if it is judged while the run goes on.
+    /// What has passed, if it is judged or pushed while the run goes on.
     pub passed: Option<Box<Passed>>,
 }
 
@@ -506,7 +506,7 @@ impl Recorder {
             bytes_received: both(|t| t.bytes_received),
             concurrency: self.concurrency,
             closed,
-            passed: to.passed(&self.measured, &self.spectra, self.events.as_deref()),
+            passed: to.passed((&self.measured, &self.unmeasured), &self.spectra, self.events.as_deref()),
         };
         let told = snapshot.at;
         // The receiver is slow or gone; the next snapshot has the counts again.

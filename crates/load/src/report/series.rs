@@ -86,7 +86,7 @@ impl Slot {
 }
 
 /// A histogram of two digits.
-pub(super) fn small() -> Histogram<u64> {
+pub(crate) fn small() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 2).unwrap_or_else(|_| unreachable!("the bounds are constants"))
 }
 
@@ -260,17 +260,18 @@ impl Series {
     }
 }
 
-/// Points from the slots of many lanes, and their latencies. All points have the length of the longest slot. The last ends at `until`
+/// Points from the slots of many lanes, their latencies, and the slips of all. All points have the length of the longest slot. The last ends at `until`
 /// seconds, the end of the run, and includes later events.
 #[must_use]
-pub fn points(lanes: &[&[Slot]], until: f64) -> (Vec<Point>, Vec<Times>) {
+pub fn points(lanes: &[&[Slot]], until: f64) -> (Vec<Point>, Vec<Times>, Times) {
     let all = || lanes.iter().flat_map(|slots| slots.iter());
-    let Some(length) = all().map(|s| s.length).max() else { return (Vec::new(), Vec::new()) };
+    let Some(length) = all().map(|s| s.length).max() else { return Default::default() };
     let first = all().map(|s| s.from / length).min().unwrap_or(0);
     let end = (until.max(0.0) / length as f64).ceil() as u64;
     let last = all().map(|s| s.from / length).max().unwrap_or(0).min(end.saturating_sub(1)).max(first);
     let mut points = Vec::new();
     let mut latencies = Vec::new();
+    let mut slips = Times(small());
     for index in first..=last {
         let from = index * length;
         let to = if index == last { u64::MAX } else { from + length };
@@ -290,8 +291,9 @@ pub fn points(lanes: &[&[Slot]], until: f64) -> (Vec<Point>, Vec<Times>) {
         let (latency, slip) = (unpack(&latency), unpack(&slip));
         points.push(point(&sum, until, &latency, &slip));
         latencies.push(latency);
+        slips.add(&slip.0);
     }
-    (points, latencies)
+    (points, latencies, slips)
 }
 
 fn point(slot: &Slot, until: f64, latency: &Times, slip: &Times) -> Point {

@@ -158,7 +158,7 @@ fn long_runs_stay_small_and_lose_nothing() {
     }
     let (one, two) = (series.finish(), other.finish());
     assert!(one.len() <= MOST && two.len() <= MOST);
-    let (points, latencies) = super::series::points(&[&one, &two], seconds as f64);
+    let (points, latencies, _) = super::series::points(&[&one, &two], seconds as f64);
     assert!(points.len() <= MOST);
     assert_eq!(points.iter().map(|p| p.answered).sum::<u64>(), 2 * seconds + seconds.div_ceil(1000));
     assert_eq!(latencies.iter().map(Times::count).sum::<u64>(), 2 * seconds + seconds.div_ceil(1000));
@@ -208,8 +208,10 @@ fn json_gives_the_run_back() {
     let text = serde_json::to_string(&run).unwrap();
     let mut back: Run = serde_json::from_str(&text).unwrap();
     back.total.intervals.clone_from(&run.total.intervals);
+    back.total.slips.clone_from(&run.total.slips);
     for (mine, theirs) in back.pools.iter_mut().zip(&run.pools) {
         mine.intervals.clone_from(&theirs.intervals);
+        mine.slips.clone_from(&theirs.slips);
     }
     assert_eq!(back, run);
 }
@@ -444,4 +446,16 @@ fn the_share_of_failures_is_of_the_requests_tried() {
     }
     let run = refusing(847, 847, 0, 1608, "p99 > 1s");
     assert!(run.failed.iter().any(|f| f.starts_with("1 608 of 2 455 requests failed")), "{:?}", run.failed);
+}
+
+/// Where no condition asks for times, a snapshot with counts copies none: only counts are pushed of it.
+#[test]
+fn counts_alone_have_no_times() {
+    let (to, from) = super::live::channel();
+    let mut recorder = Recorder::new(0, 0, 1, Span::all(0)).reporting_to(SnapshotsTo::from(to).with_counts());
+    recorder.sent(1, 1, 7);
+    recorder.tick(SECOND);
+    let passed = from.try_recv().unwrap().passed.unwrap();
+    assert!(passed.spectra.is_none());
+    assert_eq!((passed.all_counts().sent, passed.all_counts().bytes_sent), (1, 7));
 }

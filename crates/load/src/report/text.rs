@@ -399,6 +399,9 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
             )?;
         }
     }
+    for pushed in &run.pushes {
+        wrapped(out, &plain(&pushed.words()))?;
+    }
     for period in &run.periods {
         wrapped(out, &format!("period: {}", period.words()))?;
         writeln!(out, "        |{}|", period.drawn())?;

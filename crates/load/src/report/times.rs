@@ -72,6 +72,12 @@ impl Times {
         recorded.map(|value| (micros(value.value_iterated_to()), value.count_at_value())).collect()
     }
 
+    /// The times that were recorded, nanoseconds in order of size, each with its number: the middle of what counts as equal.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (u64, u64)> {
+        let recorded = self.0.iter_recorded();
+        recorded.map(|value| (self.0.median_equivalent(value.value_iterated_to()), value.count_at_value()))
+    }
+
     /// Number of recorded times.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -4,6 +4,7 @@ mod kinds;
 mod kit;
 mod login;
 mod lost;
+mod push;
 mod scenario;
 mod services;
 

@@ -1,11 +1,12 @@
 //! What has passed of a run: counts and times that snapshots have in addition, where conditions are judged while the run goes on
-//! ([`crate::report::abort`]). A recorder that nobody asked for it does nothing for it.
+//! ([`crate::report::abort`]), and where its figures are pushed ([`crate::push`]). A recorder that nobody asked for it does nothing for it.
 
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use super::{Snapshot, Spectra};
 use crate::report::counted::Counted;
 use crate::report::events::Seen;
+use crate::report::model::Counts;
 use crate::report::tally::Tally;
 use crate::report::timed::Timed;
 
@@ -29,6 +30,12 @@ impl SnapshotsTo {
         Self { wanted: Some(wanted), ..self }
     }
 
+    /// The same, with all counts in each snapshot.
+    #[must_use]
+    pub(crate) fn with_counts(self) -> Self {
+        Self { wanted: Some(self.wanted.unwrap_or_default()), ..self }
+    }
+
     /// Sends a snapshot.
     ///
     /// # Errors
@@ -40,7 +47,7 @@ impl SnapshotsTo {
     /// What has passed, if that is wanted.
     pub(in crate::report) fn passed(
         &self,
-        counts: &Tally,
+        (counts, unmeasured): (&Tally, &Tally),
         spectra: &Spectra,
         events: Option<&Seen>,
     ) -> Option<Box<Passed>> {
@@ -48,21 +55,25 @@ impl SnapshotsTo {
         let times = |kind: Timed, times: &Counted| {
             if wanted.has(kind) { times.clone() } else { Counted::default() }
         };
+        let spectra = || Spectra {
+            latency: times(Timed::Latency, &spectra.latency),
+            // Times to the last byte are those of the service.
+            service: match wanted.has(Timed::LastByte) {
+                true => spectra.service.clone(),
+                false => times(Timed::Service, &spectra.service),
+            },
+            connect: times(Timed::Connect, &spectra.connect),
+            tls: times(Timed::Tls, &spectra.tls),
+            first_byte: times(Timed::FirstByte, &spectra.first_byte),
+            slip: times(Timed::Slip, &spectra.slip),
+            no_last_byte: spectra.no_last_byte,
+        };
+        // Guard: `(!wanted.0.is_empty()).then(spectra)` as `Some(spectra())` fails report::tests::counts_alone_have_no_times
+        let spectra = (!wanted.0.is_empty()).then(spectra);
         Some(Box::new(Passed {
             counts: counts.clone(),
-            spectra: Spectra {
-                latency: times(Timed::Latency, &spectra.latency),
-                // Times to the last byte are those of the service.
-                service: match wanted.has(Timed::LastByte) {
-                    true => spectra.service.clone(),
-                    false => times(Timed::Service, &spectra.service),
-                },
-                connect: times(Timed::Connect, &spectra.connect),
-                tls: times(Timed::Tls, &spectra.tls),
-                first_byte: times(Timed::FirstByte, &spectra.first_byte),
-                slip: times(Timed::Slip, &spectra.slip),
-                no_last_byte: spectra.no_last_byte,
-            },
+            unmeasured: unmeasured.clone(),
+            spectra,
             events: events.filter(|_| wanted.has_events()).cloned().map(Box::new),
         }))
     }
@@ -82,10 +93,21 @@ impl Wanted {
     }
 }
 
-/// What has passed of the measured part, in a lane and a pool.
+/// What has passed in a lane and a pool: counts, and times of the measured part.
 #[derive(Debug, Clone)]
 pub struct Passed {
     pub(in crate::report) counts: Tally,
-    pub(in crate::report) spectra: Spectra,
+    pub(in crate::report) unmeasured: Tally,
+    /// Those that are wanted; `None` if none is.
+    pub(in crate::report) spectra: Option<Spectra>,
     pub(in crate::report) events: Option<Box<Seen>>,
+}
+
+impl Passed {
+    /// The counts of all that has passed, measured or not.
+    pub(crate) fn all_counts(&self) -> Counts {
+        let mut counts = self.counts.counts();
+        counts.add(&self.unmeasured.counts());
+        counts
+    }
 }

@@ -178,6 +178,10 @@ const OURS: &[&str] = &[
     "tui",
     "lines",
     "quiet",
+    "push",
+    "push_every",
+    "push_header",
+    "push_label",
     "color",
 ];
 
