@@ -26,6 +26,7 @@ mod load;
 mod load_abort;
 mod load_find;
 mod load_http;
+mod load_http_aws;
 mod load_http_data;
 mod load_http_grpc;
 mod load_http_h3;
