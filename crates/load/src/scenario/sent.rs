@@ -120,13 +120,14 @@ fn of_pool(pool: &Pool, whole: Range<usize>) -> Option<(&'static str, Range<usiz
         data,
         cookies: _,
     } = pool;
-    // Guard: `("aws-sigv4", aws_sigv4)` as `("aws-sigv4", &None)` fails scenario::sent::tests::what_belongs
     let texts = [
         ("ca", ca),
         ("cert", cert),
         ("cert-key", cert_key),
         ("unix-socket", unix_socket),
         ("proxy", proxy),
+        // Guard: `("aws-sigv4", aws_sigv4)` as `("aws-sigv4", &None)` fails
+        // scenario::sent::tests::what_belongs
         ("aws-sigv4", aws_sigv4),
     ];
     let text = texts.into_iter().find_map(|(key, text)| Some((key, text.as_ref()?.span())));

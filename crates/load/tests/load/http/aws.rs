@@ -109,8 +109,8 @@ fn requests_that_are_the_same_are_signed_each_second() {
         let mut signatures: Vec<&str> = asked.iter().map(|asked| asked.field("authorization")).collect();
         signatures.sort_unstable();
         signatures.dedup();
-        // Two requests in two lanes for three or four seconds.
-        assert!((4..=16).contains(&signatures.len()), "{version:?}: {}", signatures.len());
+        // Two requests in two lanes, which sign alike, three or four times each.
+        assert!((6..=16).contains(&signatures.len()), "{version:?}: {}", signatures.len());
     }
 }
 
