@@ -24,6 +24,7 @@ mod learn;
 mod link_faults;
 mod load;
 mod load_abort;
+mod load_bursts;
 mod load_find;
 mod load_http;
 mod load_http_aws;
