@@ -177,7 +177,10 @@ impl Load {
     ///
     /// # Errors
     /// See [`LoadError`].
-    pub fn part(config: LoadConfig, part: Option<Part>) -> Result<Self, LoadError> {
+    pub fn part(mut config: LoadConfig, part: Option<Part>) -> Result<Self, LoadError> {
+        if config.bursts.is_some() {
+            bursts::keep_one_flow(&mut config);
+        }
         let (smallest, _) = config.sizes.ends();
         if smallest < MIN_PAYLOAD {
             return Err(LoadError::Size(smallest));

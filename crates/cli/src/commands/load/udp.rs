@@ -270,7 +270,8 @@ impl Udp {
 
     fn flows(&self) -> u64 {
         let usual = match self.course.near.is_kernel() {
-            _ if self.bursts.is_wanted() => 1,
+            // Of which one is used: lanes have flows by their hashes.
+            true if self.bursts.is_wanted() => 1,
             true => KERNEL_FLOWS,
             false => FLOWS,
         };

@@ -123,7 +123,9 @@ impl FoundBursts {
         };
         self.ended = match () {
             () if none_passes => Ended::NoneHolds,
-            () if any(|trial| trial.longest.is_some() && trial.fails_at.is_none()) => Ended::AllHold,
+            () if any(|trial| !trial.too_slow && trial.longest.is_some() && trial.fails_at.is_none()) => {
+                Ended::AllHold
+            }
             () => Ended::Narrow,
         };
     }

@@ -21,7 +21,7 @@ const ASKED: f64 = 0.98;
 const BEFORE: f64 = 0.8;
 const OVERLOOKED: f64 = 100_000.0;
 /// How often a burst is sent again that was too slow.
-const MOST_SLOW: u32 = 10;
+const MOST_SLOW: u32 = 50;
 
 /// What came of a burst.
 struct Burst {
@@ -184,7 +184,7 @@ impl Lane {
             }
             let arrival = self.flows[0].order.came(header.sequence);
             let new = matches!(arrival, Arrival::InOrder | Arrival::OutOfOrder);
-            // Guard: `header.sequence >= first` as `true` fails udp::bursts::a_late_answer_stands_for_none
+            // Guard: `header.sequence >= first` as `true` fails cli/load_bursts::the_burst_that_a_known_queue
             if new && header.sequence >= first {
                 heard += 1;
                 self.counts.received += 1;
