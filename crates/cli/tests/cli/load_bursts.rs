@@ -64,7 +64,7 @@ fn server(mut queue: Queue, late: bool) -> SocketAddr {
             last = now;
             match queue.take(now) {
                 Some(stays) => {
-                    to.send((Instant::now() + Duration::from_nanos(stays), datagram, from)).unwrap()
+                    to.send((Instant::now() + Duration::from_nanos(stays), datagram, from)).unwrap();
                 }
                 None if late => kept.push(datagram),
                 None => {}
