@@ -5,6 +5,7 @@ use flowlane::control::{AddressesView, FlowsView, LiveView, MetricsView, MoveReq
 use flowlane::epair::EpairReport;
 use flowlane::switch::SwitchView;
 use flowlane_load::find::Found;
+use flowlane_load::find::burst::FoundBursts;
 use flowlane_load::report::Run;
 use flowlane_load::report::requests::Written;
 use flowlane_schema::Made;
@@ -21,6 +22,15 @@ fn schema_of_load_find() {
     let about = "Also of load udp, load tcp, load memcached and load ws, with --json or --save.";
     Made::new("load-find-v1", "Document of flowlane load http --find-rate, version 1", about)
         .form::<Found>()
+        .closed()
+        .keep();
+}
+
+#[test]
+fn schema_of_load_bursts() {
+    let about = "With --json or --save.";
+    Made::new("load-bursts-v1", "Document of flowlane load udp --find-burst, version 1", about)
+        .form::<FoundBursts>()
         .closed()
         .keep();
 }

@@ -22,12 +22,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use flowlane::written;
+use flowlane_load::find::burst::FoundBursts;
 use flowlane_load::find::{self, Found};
 use flowlane_load::report::model::{Counts, Ended};
 use flowlane_load::report::{Abort, Run, ci, files, html, text};
 use flowlane_load::{Phase, Threshold};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
+use serde::Serialize;
 
 use self::push::PushOptions;
 use crate::address;
@@ -155,6 +157,26 @@ impl Outputs {
         }
         out.flush()?;
         if unwritten.is_empty() { Ok(()) } else { bail!(Missed(unwritten.join("; "))) }
+    }
+
+    /// Writes what a back-to-back benchmark found.
+    ///
+    /// # Errors
+    /// The file cannot be written ([`Missed`]).
+    pub(crate) fn write_bursts(&self, found: &FoundBursts) -> anyhow::Result<()> {
+        let mut out = stdout::lock();
+        if self.json {
+            json(found, &mut out)?;
+        } else {
+            find::burst::summary(found, &mut out)?;
+        }
+        out.flush()?;
+        for (option, path) in self.files() {
+            if let Err(e) = write_file(path, |report| json(found, report)) {
+                bail!(Missed(format!("{option} {}: {}", path.display(), written::in_words(&e))));
+            }
+        }
+        Ok(())
     }
 
     fn files(&self) -> Vec<(&'static str, &Path)> {
@@ -290,7 +312,7 @@ fn render(option: &str, run: &Run, report: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-fn json(found: &Found, out: &mut impl Write) -> io::Result<()> {
+fn json(found: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, found)?;
     writeln!(out)
 }

@@ -24,8 +24,12 @@ struct Server {
     at: SocketAddr,
     scratch: Scratch,
     asked: Arc<Mutex<Vec<Asked>>>,
+    heads: Heads,
     connections: Arc<AtomicUsize>,
 }
+
+/// The heads of requests, whole.
+type Heads = Arc<Mutex<Vec<http::Request<()>>>>;
 
 /// How it serves.
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,7 +80,8 @@ impl Server {
         }
         let (asked, connections) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicUsize>::default());
         let (told, at) = mpsc::channel();
-        let (seen, count) = (asked.clone(), connections.clone());
+        let heads = Heads::default();
+        let (seen, count) = ((asked.clone(), heads.clone()), connections.clone());
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
@@ -104,7 +109,7 @@ impl Server {
                 }
             });
         });
-        Self { at: at.recv().unwrap(), scratch, asked, connections }
+        Self { at: at.recv().unwrap(), scratch, asked, heads, connections }
     }
 
     fn url(&self, path: &str) -> String {
@@ -122,7 +127,12 @@ impl Server {
     }
 }
 
-async fn serve(connection: quinn::Connection, manner: Manner, number: usize, seen: Arc<Mutex<Vec<Asked>>>) {
+async fn serve(
+    connection: quinn::Connection,
+    manner: Manner,
+    number: usize,
+    (seen, heads): (Arc<Mutex<Vec<Asked>>>, Heads),
+) {
     let builder = h3::server::builder();
     let quic = h3_quinn::Connection::new(connection);
     let Ok(mut h3) = builder.build::<_, Bytes>(quic).await else { return };
@@ -132,7 +142,7 @@ async fn serve(connection: quinn::Connection, manner: Manner, number: usize, see
         if manner.most == Some(taken) {
             let _ = h3.shutdown(0).await;
         }
-        let seen = seen.clone();
+        let (seen, heads) = (seen.clone(), heads.clone());
         let too_early = manner.early == Early::Answered425 && number > 0 && taken == 1;
         tokio::spawn(async move {
             let Ok((request, mut stream)) = resolver.resolve_request().await else { return };
@@ -145,6 +155,7 @@ async fn serve(connection: quinn::Connection, manner: Manner, number: usize, see
             }
             let of = |name: &str| request.headers().get(name).map_or("", |v| v.to_str().unwrap()).to_owned();
             let path = request.uri().path().to_owned();
+            heads.lock().unwrap().push(request.clone());
             let is_new = {
                 let mut seen = seen.lock().unwrap();
                 let is_new = seen.iter().all(|before| before.3[..] != body);
@@ -511,4 +522,36 @@ fn what_does_not_go_is_said_in_one_line() {
     }
     // A certificate that is refused reaches no request.
     assert_eq!(server.asked(), []);
+}
+
+/// Each request is signed as botocore signs it, whether it is as the one before or not.
+#[test]
+fn signatures_are_botocores() {
+    let server = Server::start("h3-aws", Manner::default());
+    let login = ["--aws-sigv4", "aws:amz:eu-west-1:s3", "--user", "AKID:secret", "--aws-session", "token"];
+    for (path, more) in [
+        (
+            "/key%20a?b=1&a=2",
+            &["-n", "50", "-c", "2", "-H", "X-Own: x", "--body", "content", "-X", "PUT"][..],
+        ),
+        ("/of/{{counter}}", &["-n", "20", "-c", "2"]),
+    ] {
+        let (code, report) = server.report(path, &[&login[..], &["--http3", "4"], more].concat());
+        assert_eq!(code, Some(0), "{report}");
+    }
+    let (heads, asked) = (server.heads.lock().unwrap(), server.asked());
+    let requests: Vec<Value> = heads
+        .iter()
+        .zip(&asked)
+        .map(|(head, asked)| {
+            let fields = head.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
+            let host = head.uri().authority().unwrap().as_str();
+            let fields: Vec<_> = fields.chain([("host", host)]).collect();
+            let path = head.uri().path_and_query().unwrap().as_str();
+            let body = std::str::from_utf8(&asked.3).unwrap();
+            serde_json::json!({"method": head.method().as_str(), "path": path, "fields": fields, "body": body})
+        })
+        .collect();
+    assert_eq!(requests.len(), 70);
+    super::load_http_aws::signed_as_botocore_does(&requests);
 }

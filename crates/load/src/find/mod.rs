@@ -9,6 +9,7 @@
 //! A rate has failed when it failed twice in a row, since other work on a machine spoils one run, and hardly the next one as well. A rate that
 //! held, and fails twice when it is tried again at the end, has failed, and the search goes on below it.
 
+pub mod burst;
 mod found;
 mod page;
 #[cfg(test)]

@@ -18,12 +18,13 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::client::conn::http2::SendRequest;
 
+use super::aws::{Kept, Signed};
 use super::book::Book;
 use super::client::Client;
 use super::numbers::Numbers;
 use super::open::{Aimed, Routes};
 use super::origins::Origins;
-use super::plan::{Body, Request, Version};
+use super::plan::{Request, Version};
 use super::pool::{PoolPlan, PoolState};
 use super::run::Common;
 use super::steps;
@@ -73,6 +74,8 @@ pub(super) struct Inner {
     connections_left: u64,
     pub(super) rng: Rng,
     pub(super) numbers: Numbers,
+    /// What was signed, if requests are.
+    pub(super) signed: Option<Box<Signed>>,
     /// Why the run has ended, where nobody listens.
     nobody: Option<String>,
     /// Slots that still run, and the waker for when the last ends.
@@ -101,6 +104,7 @@ impl Shared {
             connections_left: pool.connections_left,
             rng: Rng::new(rng.next_u64()),
             numbers: pool.numbers.clone(),
+            signed: pool.signed.take(),
             nobody: None,
             slots: pool.count as usize,
             waiting: None,
@@ -376,21 +380,28 @@ impl Shared {
             }
         }
         let filled = form.filled.as_ref().zip(client.as_ref());
-        match &pool.pool.replay {
+        let own = || filled.map(|(filled, client)| filled.request(written, &client.vars));
+        if !pool.is_apart {
+            return own();
+        }
+        let mut own = match &pool.pool.replay {
             Some(recording) => {
                 let number = client.as_ref().and_then(|client| client.recorded).unwrap_or(0);
                 let lines = &pool.lines[usize::from(target)];
-                let parts = recording.parts(usize::try_from(number).unwrap_or(0), lines);
-                Some(Request {
-                    method: parts.method,
-                    path: Some(parts.path),
-                    headers: parts.headers,
-                    body: parts.body.map_or(Body::None, Body::Bytes),
-                    ..written.clone()
-                })
+                Some(recording.parts(usize::try_from(number).unwrap_or(0), lines).request(written))
             }
-            None => filled.map(|(filled, client)| filled.request(written, &client.vars)),
+            None => own(),
+        };
+        if let (Some(own), Some(signed)) = (&mut own, &mut self.lock().signed) {
+            signed.own(&pool.pool, target, own);
         }
+        own
+    }
+
+    /// What `take` makes of a request of the plan as it is signed in this second, if requests are.
+    pub(super) fn signed<T>(&self, at: (u16, u16), take: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+        let mut inner = self.lock();
+        Some(take(inner.signed.as_mut()?.same(&self.plan.pool, at)))
     }
 
     /// A flow ends before its last step.

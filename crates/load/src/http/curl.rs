@@ -29,6 +29,10 @@ pub struct Curl {
     pub follow: bool,
     /// `--http2` and `--http2-prior-knowledge`.
     pub http2: bool,
+    /// `-u`, as it is written. Without a signature it is among the header fields as well.
+    pub user: Option<String>,
+    /// `--aws-sigv4`.
+    pub aws: Option<String>,
 }
 
 /// A part of a body; parts are joined by `&`, but those of `--json`.
@@ -46,9 +50,11 @@ pub enum Piece {
 }
 
 /// Options that say how curl shows what it does, and change nothing of what it asks.
-const SILENT: [&str; 26] = [
+const SILENT: [&str; 27] = [
     "silent",
     "show-error",
+    // As it is without it.
+    "basic",
     "verbose",
     "include",
     "fail",
@@ -107,7 +113,7 @@ const SHORT: [(char, &str); 29] = [
     ('#', "progress-bar"),
 ];
 /// Options that take a value.
-const VALUED: [&str; 23] = [
+const VALUED: [&str; 24] = [
     "header",
     "form",
     "form-string",
@@ -119,6 +125,7 @@ const VALUED: [&str; 23] = [
     "json",
     "request",
     "user",
+    "aws-sigv4",
     "cookie",
     "user-agent",
     "referer",
@@ -145,7 +152,7 @@ impl Curl {
             _ => return Err("it begins with the word curl".into()),
         }
         let (mut curl, mut get, mut json, mut ended) = (Self::default(), false, false, false);
-        let mut globs = true;
+        let (mut globs, mut basic) = (true, false);
         while let Some(word) = words.next() {
             let named = word.starts_with('-') && word.len() > 1 && !ended;
             if !named {
@@ -168,6 +175,7 @@ impl Curl {
                 match name.as_str() {
                     "get" => get = true,
                     "globoff" => globs = false,
+                    "basic" => basic = true,
                     "json" => {
                         json = true;
                         curl.data("data-raw", value)?;
@@ -184,6 +192,10 @@ impl Curl {
                 "'{sign}' in a URL is a pattern to curl, of several URLs; with -g it is itself"
             ));
         }
+        // Guard: `basic && curl.aws.is_some()` as `false` fails http::curl::tests::what_is_not_done
+        if basic && curl.aws.is_some() {
+            return Err("--basic and --aws-sigv4: a request has one login".into());
+        }
         curl.finish(get, json)
     }
 
@@ -196,8 +208,10 @@ impl Curl {
             "request" => self.method = Some(value),
             "head" => self.method = Some("HEAD".into()),
             "user" => {
-                self.headers.push(("Authorization".into(), format!("Basic {}", STANDARD.encode(value))));
+                self.headers.push(basic(&value));
+                self.user = Some(value);
             }
+            "aws-sigv4" => self.aws = Some(value),
             "cookie" if value.contains('=') => self.headers.push(("Cookie".into(), value)),
             "cookie" => {
                 return Err(format!(
@@ -285,6 +299,11 @@ impl Curl {
     }
 
     fn finish(mut self, get: bool, json: bool) -> Result<Self, String> {
+        if let (Some(_), Some(user)) = (&self.aws, &self.user) {
+            // It is a key and its secret.
+            let basic = basic(user);
+            self.headers.retain(|field| *field != basic);
+        }
         if !self.form.is_empty() && (get || json || !self.body.is_empty()) {
             return Err("-F and -d, --json or -G: a request has one body".into());
         }
@@ -312,6 +331,12 @@ impl Curl {
         }
         Ok(self)
     }
+}
+
+/// The field of a login, `NAME:PASSWORD` (RFC 7617).
+#[must_use]
+pub fn basic(user: &str) -> (String, String) {
+    ("Authorization".into(), format!("Basic {}", STANDARD.encode(user)))
 }
 
 /// The options of a word: one long one, or short ones in a row, of which the last may have its value attached.
@@ -533,6 +558,14 @@ mod tests {
             assert_eq!(Curl::parse(&format!("curl '{url}'")).unwrap().url, url);
         }
         assert_eq!(Curl::parse("curl -g 'http://a/{b}[1]'").unwrap().url, "http://a/{b}[1]");
+        let login = |line: &str| {
+            let curl = Curl::parse(line).unwrap();
+            (curl.headers.len(), curl.user, curl.aws)
+        };
+        let key = Some("key:secret".to_owned());
+        assert_eq!(login("curl --basic -u key:secret http://a/"), (1, key.clone(), None));
+        let signed = login("curl -ukey:secret --aws-sigv4 aws:amz:eu-west-1:s3 http://a/");
+        assert_eq!(signed, (0, key, Some("aws:amz:eu-west-1:s3".to_owned())));
         let raw = Curl::parse("curl http://a/ --data-raw @x -d \"a \\\"b\\\" \\$c\"").unwrap();
         assert_eq!(text(&raw), ["@x", "a \"b\" $c"]);
     }
@@ -548,6 +581,7 @@ mod tests {
             ("curl 'http://[fd00::1]/[1-3]'", "'[' in a URL is a pattern"),
             ("curl 'http://{a,b}/{{c}}'", "'{' in a URL is a pattern"),
             ("curl -F a http://a/", "-F 'a': a field"),
+            ("curl --aws-sigv4 aws:amz --basic -u a:b http://a/", "one login"),
             ("curl -F a=b -d x http://a/", "one body"),
             ("curl -x p:1 http://a/", "--proxy: this option"),
             ("curl --limit-rate 5 http://a/", "--limit-rate: this option"),

@@ -384,16 +384,21 @@ impl Line {
         let pool = &shared.plan;
         let it = &mut self.places[usize::from(place)];
         let url = &pool.pool.targets[usize::from(self.target)].url;
-        let own = match pool.prepared(self.target, request).plain {
-            true => None,
-            false => shared.own(&mut it.client, (self.target, request), intended).map(Box::new),
-        };
-        let made = match &own {
-            None => {
-                let written = &pool.pool.requests[usize::from(request)];
-                Ok(pool.prepared(self.target, request).http3(url, written).clone())
-            }
-            Some(own) => own.check_as_it_is().map(|()| Third::of(url, own)),
+        let form = pool.prepared(self.target, request);
+        let as_prepared = || form.http3(url, &pool.pool.requests[usize::from(request)]).clone();
+        let (own, made) = if form.plain {
+            (None, Ok(as_prepared()))
+        } else {
+            let own = shared.own(&mut it.client, (self.target, request), intended).map(Box::new);
+            let made = match &own {
+                None if pool.is_apart => {
+                    let signed = shared.signed((self.target, request), |kept| kept.http3(url));
+                    Ok(signed.unwrap_or_else(as_prepared))
+                }
+                None => Ok(as_prepared()),
+                Some(own) => own.check_as_it_is().map(|()| Third::of(url, own)),
+            };
+            (own, made)
         };
         let sent = clock();
         let Third { head, body } = match made {

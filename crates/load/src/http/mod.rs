@@ -19,7 +19,7 @@
 //! Redirects are followed by `follow` (`hop` has the rules, `origins` where they lead).
 //!
 //! What only some requests need is in `special`: placeholders (`filled`, `numbers`), content that is looked at (`client`), server-sent
-//! events (`events`), calls of gRPC (`grpc`); `flow` has requests that are steps.
+//! events (`events`), calls of gRPC (`grpc`); `flow` has requests that are steps, and `aws` signs.
 //!
 //! [`replay`] reads requests that were recorded, which then have their own times in the place of a rate's.
 //!
@@ -27,6 +27,7 @@
 
 mod anew;
 mod answer;
+mod aws;
 mod beside;
 mod book;
 mod changer;
@@ -78,6 +79,7 @@ pub mod url;
 pub mod via;
 mod way;
 
+pub use aws::{Aws, Scope as AwsScope};
 pub use check::Checks;
 pub use choice::Think;
 pub use directions::{ConnectTo, Directions, Resolve};

@@ -6,6 +6,7 @@ use flowlane_stack::rng::Rng;
 use quinn_proto::ClientConfig;
 
 use super::anew::{Share, requests_of};
+use super::aws::Signed;
 use super::beside::Shared;
 use super::book::Book;
 use super::choice::Weighted;
@@ -40,6 +41,10 @@ pub(super) struct PoolPlan {
     pub(super) requests: Weighted,
     /// Whether any request has placeholders, is a step, or is looked at for more than is checked: connections then keep a client.
     pub(super) has_clients: bool,
+    /// Whether its requests are recorded or signed: these are not made from what was prepared alone.
+    pub(super) is_apart: bool,
+    /// The hashes of its requests' bodies, if they are signed.
+    pub(super) hashes: Arc<[String]>,
     /// For each target, what recorded requests have besides what was recorded.
     pub(super) lines: Vec<Lines>,
     /// How many names its steps capture, and which of them each request does.
@@ -64,6 +69,8 @@ pub(super) struct PoolState {
     /// The numbers of its requests, or flows, and memory for a body that is filled in.
     pub(super) numbers: Numbers,
     pub(super) scratch: Vec<u8>,
+    /// What was signed, if requests are.
+    pub(super) signed: Option<Box<Signed>>,
     /// Where redirects led.
     pub(super) origins: Origins,
     /// Its connections: a range of the lane's.
@@ -144,6 +151,7 @@ impl PoolState {
             requests_left: requests.min(rows).min(recorded),
             numbers,
             scratch: Vec::new(),
+            signed: Signed::new(pool, &plan.hashes),
             connections_left: in_all,
             share: Share { connections: count.into(), requests, in_all },
             last: first + count,

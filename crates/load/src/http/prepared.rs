@@ -49,6 +49,11 @@ impl Prepared {
     /// `proxy`: to which it goes, if that is named in it.
     fn new(url: &Url, request: &Request, proxy: Option<&Proxy>) -> Result<Self, BadPlan> {
         request.check_as_it_is()?;
+        Ok(Self::as_it_is(url, request, proxy))
+    }
+
+    /// The same of a request that was checked, or made of what was.
+    pub(super) fn as_it_is(url: &Url, request: &Request, proxy: Option<&Proxy>) -> Self {
         let path = request.path.as_deref().unwrap_or(&url.path);
         let small = match &request.body {
             Body::Bytes(bytes) if bytes.len() <= TOGETHER => Some(bytes.to_vec()),
@@ -65,7 +70,7 @@ impl Prepared {
             bytes.shrink_to_fit();
             bytes
         };
-        Ok(Self {
+        Self {
             head: bytes(false),
             last: bytes(true),
             body: if small.is_some() { Body::None } else { request.body.clone() },
@@ -74,13 +79,20 @@ impl Prepared {
             filled: None,
             to_head: request.method == "HEAD",
             plain: false,
-        })
+        }
+    }
+
+    /// Puts these bytes in the place of as many in its head.
+    pub(super) fn patch(&mut self, at: usize, bytes: &[u8]) {
+        for head in [&mut self.head, &mut self.last] {
+            head[at..at + bytes.len()].copy_from_slice(bytes);
+        }
     }
 
     /// The request at this place of a pool to a URL, and what is special about it. With placeholders it has no bytes yet.
     fn at(pool: &Pool, names: &Names, url: &Url, place: usize) -> Result<Self, BadPlan> {
         let request = &pool.requests[place];
-        let plain = !pool.steps && pool.replay.is_none() && request.is_plain();
+        let plain = !pool.steps && pool.replay.is_none() && pool.aws.is_none() && request.is_plain();
         match Filled::of(pool, names, url, place)? {
             None => Ok(Self { plain: plain && request.method != "HEAD", ..Self::of(pool, url, request)? }),
             Some(filled) => Ok(Self {
@@ -224,6 +236,23 @@ fn whole(body: &Body) -> Bytes {
         Body::Bytes(bytes) => Bytes::copy_from_slice(bytes),
         Body::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
         Body::Generated(length) => (0..*length).map(|i| pattern_at(i as usize)).collect(),
+    }
+}
+
+/// Gives a body piece by piece.
+pub(super) fn pieces(body: &Body, mut piece: impl FnMut(&[u8])) {
+    match body {
+        Body::None => {}
+        Body::Bytes(bytes) => piece(bytes),
+        Body::Text(text) => piece(text.as_bytes()),
+        Body::Generated(length) => {
+            let mut left = *length;
+            while left > 0 {
+                let most = left.min(PATTERN as u64);
+                piece(&pattern()[..most as usize]);
+                left -= most;
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use super::anew::Anew;
+use super::aws::hash;
 use super::choice::Weighted;
 use super::engine::Engine;
 use super::filled::{Names, literal};
@@ -261,6 +262,7 @@ fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
     let pool = &literal(pool)?;
     let prepared = prepare(pool)?;
     let fills = prepared.iter().any(|p| p.filled.is_some());
+    let signed = pool.aws.as_ref().map(|_| pool.requests.iter().map(|r| hash(&r.body)).collect());
     let any = pool.targets.iter().any(|t| t.url.https);
     let tls = match any {
         true => Some(tls(pool)?),
@@ -276,8 +278,11 @@ fn pool(pool: &Pool) -> Result<Arc<PoolPlan>, BadPlan> {
         lines: lines(pool),
         has_clients: fills
             || pool.replay.is_some()
+            || pool.aws.is_some()
             || pool.steps
             || pool.requests.iter().any(Request::is_watched),
+        is_apart: pool.replay.is_some() || pool.aws.is_some(),
+        hashes: signed.unwrap_or_default(),
         names: names.all().len(),
         slots,
         prepared,

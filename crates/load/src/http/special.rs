@@ -28,29 +28,63 @@ pub(super) fn begin(pool: &mut PoolState, conn: &mut Conn, request: u16, intende
     if !plan.has_clients {
         return;
     }
-    if let Some(recording) = &plan.pool.replay {
-        let number = recorded(pool.moments.as_ref(), conn);
-        let (last, lines) = (conn.last, &plan.lines[usize::from(conn.target)]);
-        let client = conn.extra().client.get_or_insert_default();
-        (client.recorded, client.is_made) = (None, true);
-        again(&mut client.made, |made| made.replay(recording, number, lines, last));
+    if plan.is_apart {
+        apart(pool, conn, request, intended, rng);
         return;
     }
     let (last, target) = (conn.last, conn.target);
-    let client = conn.extra().client.get_or_insert_default();
-    if client.step == 0 {
-        client.renew(&plan.pool, (&mut pool.numbers, rng), plan.names);
-        if plan.pool.steps {
-            client.begun = true;
-            pool.book.named(intended, "flows");
-        }
-    }
+    let client = renewed(pool, conn, intended, rng);
     client.is_made = prepared.filled.is_some();
     if let Some(filled) = &prepared.filled {
         if plan.pool.cookies {
             client.cookies(filled, plan.pool.targets[usize::from(target)].url.https);
         }
         client.fill(prepared, last, &mut pool.scratch);
+    }
+}
+
+/// The client of a connection, with new values if a request or a flow begins.
+#[inline(always)]
+fn renewed<'a>(pool: &mut PoolState, conn: &'a mut Conn, intended: u64, rng: &mut Rng) -> &'a mut Client {
+    let client = conn.extra().client.get_or_insert_default();
+    if client.step == 0 {
+        client.renew(&pool.plan.pool, (&mut pool.numbers, rng), pool.plan.names);
+        if pool.plan.pool.steps {
+            client.begun = true;
+            pool.book.named(intended, "flows");
+        }
+    }
+    client
+}
+
+/// Makes a request that is recorded, or signed.
+#[inline(never)]
+fn apart(pool: &mut PoolState, conn: &mut Conn, request: u16, intended: u64, rng: &mut Rng) {
+    let plan = pool.plan.clone();
+    let (last, target) = (conn.last, conn.target);
+    let asked = &plan.pool.requests[usize::from(request)];
+    let (client, own) = if let Some(recording) = &plan.pool.replay {
+        let number = recorded(pool.moments.as_ref(), conn);
+        let lines = &plan.lines[usize::from(target)];
+        let client: &mut Client = conn.extra().client.get_or_insert_default();
+        (client.recorded, client.is_made) = (None, true);
+        if pool.signed.is_none() {
+            again(&mut client.made, |made| made.replay(recording, number, lines, last));
+            return;
+        }
+        (client, Some(recording.parts(number, lines).request(asked)))
+    } else {
+        let client = renewed(pool, conn, intended, rng);
+        client.is_made = true;
+        let filled = plan.prepared(target, request).filled.as_ref();
+        if let Some(filled) = filled.filter(|_| plan.pool.cookies) {
+            client.cookies(filled, plan.pool.targets[usize::from(target)].url.https);
+        }
+        let own = filled.map(|filled| filled.request(asked, &client.vars));
+        (client, own)
+    };
+    if let Some(signed) = &mut pool.signed {
+        client.made = Some(signed.prepared(&plan.pool, (target, request), own));
     }
 }
 

@@ -9,9 +9,10 @@ use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 use super::BadScenario;
 use super::file::{self, Followed, KeepAlive, Text};
 use crate::fill::{Capture, Data, Order, Template};
+use crate::http::curl::basic;
 use crate::http::{
-    Behaviour, Body, Checks, Directions, EventStream, Follow, Pace, Plan, Pool, Request, Target, Think, Url,
-    Version, Via, check, form, grpc,
+    Aws, AwsScope, Behaviour, Body, Checks, Directions, EventStream, Follow, Pace, Plan, Pool, Request,
+    Target, Think, Url, Version, Via, check, form, grpc,
 };
 use crate::run::timeline::Phase;
 use crate::units;
@@ -173,14 +174,18 @@ impl Cx<'_> {
             return self.bad(step.span(), "a pool has requests or steps, not both");
         }
         let written_requests = if pool.step.is_empty() { &pool.request } else { &pool.step };
-        let requests =
+        let mut requests =
             written_requests.iter().map(|r| self.request(r, &target)).collect::<Result<Vec<_>>>()?;
+        if requests.is_empty() {
+            requests.push(Request::default());
+        }
+        let aws = self.login(pool, &mut requests)?;
         let version = self.version(pool, &requests)?;
         let data = self.data(pool, &requests, &target)?;
         let first = Target { weight: 1.0, ..target[0].clone() };
         Ok(Pool {
             targets: target,
-            requests: if requests.is_empty() { vec![Request::default()] } else { requests },
+            requests,
             steps: !pool.step.is_empty(),
             cookies: pool.cookies,
             data,
@@ -208,6 +213,7 @@ impl Cx<'_> {
             resume: pool.tls_resume,
             early_data: pool.early_data,
             via,
+            aws,
             follow: match pool.follow.as_ref().map(toml::Spanned::get_ref) {
                 None | Some(Followed::Any(false)) => None,
                 Some(Followed::Any(true)) => {
@@ -222,6 +228,27 @@ impl Cx<'_> {
             },
             ..Pool::new(&name, first)
         })
+    }
+
+    /// Who asks: how requests are signed, if they are; otherwise they get the field of the login.
+    fn login(&self, pool: &file::Pool, requests: &mut [Request]) -> Result<Option<Aws>> {
+        let user = pool.user.as_ref();
+        if let Some(written) = &pool.aws_sigv4 {
+            let scope = self.read(written, str::parse::<AwsScope>)?;
+            let token = pool.aws_session.as_ref().map(|token| token.get_ref().as_str());
+            let aws = Aws::new(scope, user.map(|user| user.get_ref().as_str()), token);
+            return aws.map(Some).or_else(|e| self.bad(written.span(), e));
+        }
+        if let Some(token) = &pool.aws_session {
+            return self
+                .bad(token.span(), "a session is for requests that are signed: aws-sigv4 = \"aws:amz:...\"");
+        }
+        let Some(user) = user else { return Ok(None) };
+        if !user.get_ref().contains(':') || user.get_ref().contains(char::is_control) {
+            return self.bad(user.span(), "a login is NAME:PASSWORD");
+        }
+        requests.iter_mut().for_each(|request| request.headers.push(basic(user.get_ref())));
+        Ok(None)
     }
 
     fn targets(&self, pool: &file::Pool, via: &Via, span: std::ops::Range<usize>) -> Result<Vec<Target>> {

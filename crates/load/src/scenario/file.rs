@@ -84,6 +84,9 @@ pub(super) struct Pool {
     #[serde(default)]
     pub(super) resolve: Vec<Text>,
     pub(super) unix_socket: Option<Text>,
+    pub(super) user: Option<Text>,
+    pub(super) aws_sigv4: Option<Text>,
+    pub(super) aws_session: Option<Text>,
     pub(super) follow: Option<Spanned<Followed>>,
     #[serde(default)]
     pub(super) follow_anywhere: bool,

@@ -105,6 +105,10 @@ fn of_pool(pool: &Pool, whole: Range<usize>) -> Option<(&'static str, Range<usiz
         connect_to: _,
         resolve: _,
         unix_socket,
+        user: _,
+        // An agent's own credentials are for none to sign with who asks it to.
+        aws_sigv4,
+        aws_session: _,
         follow: _,
         follow_anywhere,
         proxy,
@@ -116,8 +120,16 @@ fn of_pool(pool: &Pool, whole: Range<usize>) -> Option<(&'static str, Range<usiz
         data,
         cookies: _,
     } = pool;
-    let texts =
-        [("ca", ca), ("cert", cert), ("cert-key", cert_key), ("unix-socket", unix_socket), ("proxy", proxy)];
+    let texts = [
+        ("ca", ca),
+        ("cert", cert),
+        ("cert-key", cert_key),
+        ("unix-socket", unix_socket),
+        ("proxy", proxy),
+        // Guard: `("aws-sigv4", aws_sigv4)` as `("aws-sigv4", &None)` fails
+        // scenario::sent::tests::what_belongs
+        ("aws-sigv4", aws_sigv4),
+    ];
     let text = texts.into_iter().find_map(|(key, text)| Some((key, text.as_ref()?.span())));
     let data = || Some(("data", data.as_ref()?.span()));
     // Guard: `follow_anywhere.then_some(("follow-anywhere", whole))` as `None` fails
@@ -174,6 +186,7 @@ mod tests {
             ("cert = \"x\"\ncert-key = \"/etc/x\"", "cert", 3),
             ("unix-socket = \"/run/x\"", "unix-socket", 3),
             ("proxy = \"http://127.0.0.1:1\"", "proxy", 3),
+            ("user = \"a:b\"\naws-sigv4 = \"aws:amz:a:b\"", "aws-sigv4", 4),
             ("data = \"/etc/passwd\"\nrequest = [{ path = \"/{{name}}\" }]", "data", 3),
             ("follow = true\nfollow-anywhere = true", "follow-anywhere", 1),
             ("request = [{ body-file = \"/etc/shadow\" }]", "body-file", 3),

@@ -15,12 +15,14 @@ use std::time::Duration;
 use flowlane::Endpoint;
 use flowlane::impair::{Edges, Slots};
 
+mod bursts;
 mod lane;
 mod order;
 mod payload;
 mod sizes;
 mod window;
 
+pub use self::bursts::Bursts;
 use self::lane::Lane;
 pub use self::payload::MIN_PAYLOAD;
 pub use self::sizes::PayloadSizes;
@@ -76,6 +78,8 @@ pub struct LoadConfig {
     pub seed: u64,
     /// Datagrams are sent in these slots only; one that is due outside of them is meant for the next. Only for [`Pace::Rate`].
     pub slots: Option<Slots>,
+    /// Bursts are sent in the place of a pace, by one lane with one flow, until the phases end at the latest.
+    pub bursts: Option<Bursts>,
     /// Channel for snapshots during the run.
     pub snapshots: Option<SnapshotsTo>,
 }
@@ -173,7 +177,10 @@ impl Load {
     ///
     /// # Errors
     /// See [`LoadError`].
-    pub fn part(config: LoadConfig, part: Option<Part>) -> Result<Self, LoadError> {
+    pub fn part(mut config: LoadConfig, part: Option<Part>) -> Result<Self, LoadError> {
+        if config.bursts.is_some() {
+            bursts::keep_one_flow(&mut config);
+        }
         let (smallest, _) = config.sizes.ends();
         if smallest < MIN_PAYLOAD {
             return Err(LoadError::Size(smallest));
@@ -241,6 +248,7 @@ impl Kind for Common {
 
     fn rate(&self) -> Result<f64, Unchanged> {
         match self.config.pace {
+            _ if self.config.bursts.is_some() => Err(Unchanged::Closed),
             Pace::Rate { per_second, .. } => Ok(per_second as f64),
             Pace::Window(_) => Err(Unchanged::Closed),
         }

@@ -67,6 +67,7 @@ fn run_for(quirks: Quirks, pace: Pace, flow_count: usize, phases: Vec<Phase>) ->
         exact: true,
         seed: 5,
         slots: None,
+        bursts: None,
         snapshots: None,
     })
     .unwrap();

@@ -161,6 +161,7 @@ impl Demo {
             exact: true,
             seed: steering::seed(self.seed)?,
             slots: None,
+            bursts: None,
             snapshots: None,
         };
         Ok(Plan { workers, fields, server: Arc::new(server), client: Arc::new(client), card, load })

@@ -165,6 +165,10 @@ pub(super) trait Load: Sized {
         open
     }
     fn words(&self, config: &Self::Config) -> Words;
+    /// What is made in the place of a run or a search of rates, and what came of it.
+    fn instead(&self, _runs: &Runs<'_, Self>) -> Option<anyhow::Result<()>> {
+        None
+    }
     /// What is known at the end only.
     fn said_at_end(&self, _load: &Lanes<Self::Kind>) -> Option<(String, String)> {
         None
@@ -216,6 +220,9 @@ pub(super) trait Load: Sized {
             course.near.instruments.keep_open()?;
             let what = (Self::NAME, vec![zone::show(course.target).to_string()]);
             return course.find.search(condition, what, &mut runs, &course.outputs, &interrupt);
+        }
+        if let Some(made) = self.instead(&runs) {
+            return made;
         }
         let config = runs.config.clone();
         // Connections that stay are opened first, in addition to the duration; the load computes how long that takes.
@@ -328,17 +335,22 @@ impl Start {
 }
 
 /// Runs of one plan.
-struct Runs<'a, L: Load> {
+#[derive(Debug)]
+pub(super) struct Runs<'a, L: Load> {
     load: &'a L,
-    config: L::Config,
+    pub(super) config: L::Config,
     rss: Arc<Rss>,
     clients: Vec<ClientRange>,
-    interrupt: &'a Interrupt,
+    pub(super) interrupt: &'a Interrupt,
 }
 
 impl<L: Load> Runs<'_, L> {
     /// Makes one run, which is watched or not.
-    fn measure(&self, config: L::Config, watch: Option<(Watch, SnapshotsTo)>) -> anyhow::Result<Report> {
+    pub(super) fn measure(
+        &self,
+        config: L::Config,
+        watch: Option<(Watch, SnapshotsTo)>,
+    ) -> anyhow::Result<Report> {
         let (kind, course) = (self.load, self.load.course());
         let (mut watch, snapshots) = watch.unzip();
         let needs = kind.needs(&config, &self.clients)?;

@@ -32,18 +32,18 @@ const AS_BEFORE: (u32, Duration) = (2, Duration::from_millis(1));
 pub(super) struct Find {
     /// Find the highest rate at which this condition holds: 'p99 < 20ms', 'errors <= 0.1%', 'lost <= 0'. Open loops follow each other at one rate each,
     /// with a warm-up of 500ms and a --duration of 3s unless these are given. A failure, answers that fall behind and what is sent late fail a rate, too; a rate that fails is tried once more.
-    #[arg(long, value_name = "CONDITION", group = "open_loop", conflicts_with_all = [
+    #[arg(long, value_name = "CONDITION", groups = ["open_loop", "search"], conflicts_with_all = [
         "rate", "ramp", "fail", "abort", "csv", "hdr", "junit", "markdown", "tui", "lines", "web", "push", "capture", "flow_log",
     ])]
     pub(super) find_rate: Option<Threshold>,
     /// Rates between which it is looked for [default: 100..1M].
-    #[arg(long, value_name = "LOW..HIGH", value_parser = between, requires = "find_rate")]
-    between: Option<(f64, f64)>,
+    #[arg(long, value_name = "LOW..HIGH", value_parser = between, requires = "search")]
+    pub(super) between: Option<(f64, f64)>,
     /// How near the highest rate that holds and the lowest that fails come: 1% to 100% [default: 5%].
-    #[arg(long, value_name = "SHARE", value_parser = within, requires = "find_rate")]
-    within: Option<f64>,
+    #[arg(long, value_name = "SHARE", value_parser = within, requires = "search")]
+    pub(super) within: Option<f64>,
     /// Longest time of the search; what it knows then is its result, and exit code 1 [default: 10m].
-    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "find_rate")]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "search")]
     find_for: Option<Duration>,
 }
 
@@ -73,6 +73,11 @@ pub(super) trait Measured {
 }
 
 impl Find {
+    /// How long a search may take.
+    pub(super) fn longest(&self) -> Duration {
+        self.find_for.unwrap_or(LONGEST)
+    }
+
     /// Searches by a condition, and writes what was found.
     ///
     /// # Errors
@@ -109,7 +114,7 @@ impl Find {
         let before = measured.alone()?;
         let mut early = None;
         while let Some(rate) = search.rate() {
-            if begin.elapsed() >= self.find_for.unwrap_or(LONGEST) {
+            if begin.elapsed() >= self.longest() {
                 early = Some(Ended::Time);
                 break;
             }

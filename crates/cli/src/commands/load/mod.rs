@@ -2,6 +2,7 @@
 
 #[cfg(feature = "agents")]
 mod agents;
+mod bursts;
 mod compare;
 mod course;
 mod find;

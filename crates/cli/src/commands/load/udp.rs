@@ -14,7 +14,8 @@ use flowlane::{Endpoint, OpenLink, Protocol, Rss, TcpConfig, UdpFields};
 use flowlane_load::report::SnapshotsTo;
 use flowlane_load::{ClientRange, LoadConfig, Pace, Part, PayloadSizes, Phase, Sources, udp};
 
-use super::course::{Course, Load, Needs, Words};
+use super::bursts::BurstOptions;
+use super::course::{Course, Load, Needs, Runs, Words};
 use super::near::{Flows, fits};
 use super::rate_in_words;
 use super::reach::Named;
@@ -91,6 +92,8 @@ pub(crate) struct Udp {
     #[arg(long)]
     udp_4tuple: bool,
     #[command(flatten)]
+    bursts: BurstOptions,
+    #[command(flatten)]
     course: Course,
 }
 
@@ -114,6 +117,7 @@ impl Load for Udp {
 
     fn check(&self) -> anyhow::Result<()> {
         self.course.near.check_without_connections()?;
+        self.bursts.check(&self.course.find)?;
         ensure!(!self.timeout.is_zero(), "--timeout must be more than 0");
         ensure!((1..=65_536).contains(&self.burst), "--burst {}: from 1 to 65536", self.burst);
         let most = if self.course.is_on_kernel() { 100_000 } else { 10_000_000 };
@@ -160,6 +164,7 @@ impl Load for Udp {
             exact: near.exact(),
             seed,
             slots: self.slots()?,
+            bursts: None,
             snapshots: None,
         })
     }
@@ -241,6 +246,10 @@ impl Load for Udp {
         Words { schedule, open_loop, requests: Vec::new(), more }
     }
 
+    fn instead(&self, runs: &Runs<'_, Self>) -> Option<anyhow::Result<()>> {
+        self.bursts.is_wanted().then(|| self.bursts.search(runs, &self.course))
+    }
+
     fn said_at_end(&self, load: &udp::Load) -> Option<(String, String)> {
         kept_in_words(&load.edges()).map(|kept| ("slots kept".into(), kept))
     }
@@ -260,7 +269,13 @@ impl Udp {
     }
 
     fn flows(&self) -> u64 {
-        self.flows.unwrap_or(if self.course.near.is_kernel() { KERNEL_FLOWS } else { FLOWS })
+        let usual = match self.course.near.is_kernel() {
+            // Of which one is used: lanes have flows by their hashes.
+            true if self.bursts.is_wanted() => 1,
+            true => KERNEL_FLOWS,
+            false => FLOWS,
+        };
+        self.flows.unwrap_or(usual)
     }
 
     fn slots(&self) -> anyhow::Result<Option<Slots>> {

@@ -11,6 +11,7 @@ use hyper::client::conn::http2::SendRequest;
 
 use super::follow::follow;
 use super::{Body, Broken, Ended, Outgoing, With, again, exchange};
+use crate::http::aws::Kept;
 use crate::http::beside::{Before, Due, MOST_AGAIN, Next, Shared, within};
 use crate::http::client::Client;
 use crate::http::plan::Request;
@@ -217,6 +218,11 @@ impl Slot {
         let url = &pool.pool.targets[usize::from(self.target)].url;
         let form = pool.prepared(self.target, place);
         let written = &pool.pool.requests[usize::from(place)];
+        if pool.is_apart && own.is_none() {
+            let signed = |kept: &mut Kept| Ok((form.http2(url, &kept.request)?, kept.prepared.len(false)));
+            let asked = self.shared.signed((self.target, place), signed);
+            return (own, asked.unwrap_or_else(|| Err("nothing was recorded or signed".into())));
+        }
         let made = own.as_ref().map(|own| Prepared::of(&pool.pool, url, own)).transpose();
         let asked = made.map_err(|e| e.to_string()).and_then(|made| {
             let prepared = made.as_ref().unwrap_or(form);

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 
+use super::aws::Aws;
 use super::check::Checks;
 use super::choice::Think;
 use super::events::EventStream;
@@ -192,6 +193,8 @@ pub struct Pool {
     pub clients: Vec<ClientRange>,
     /// Redirects are followed; without it they are answers as others are.
     pub follow: Option<Follow>,
+    /// Requests are signed for AWS.
+    pub aws: Option<Aws>,
     /// Behaviour of clients.
     pub behaviour: Behaviour,
     /// Buckets of the target to hit.
@@ -231,6 +234,7 @@ impl Pool {
             via: Via::default(),
             clients: Vec::new(),
             follow: None,
+            aws: None,
             behaviour: Behaviour::Normal,
             aim: None,
             fast_open: false,

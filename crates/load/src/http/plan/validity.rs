@@ -49,7 +49,7 @@ impl Plan {
 }
 
 impl Pool {
-    fn check(&self) -> Result<(), BadPlan> {
+    pub(in crate::http) fn check(&self) -> Result<(), BadPlan> {
         let bad = |what: &str| Err(BadPlan(format!("pool '{}': {what}", self.name)));
         let weights = |w: &mut dyn Iterator<Item = f64>| {
             let (mut sum, mut fine) = (0.0, true);
@@ -114,6 +114,7 @@ impl Pool {
             return bad("over a Unix socket there are no client addresses and no buckets");
         }
         self.check_follow()?;
+        self.check_aws()?;
         self.check_fast_open()?;
         self.check_http3()?;
         self.check_sessions()?;

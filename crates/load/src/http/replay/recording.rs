@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::Format;
 use super::reason::Skipped;
+use crate::http::plan::{Body, Request};
 use crate::http::proxy::Proxy;
 use crate::http::url::Url;
 
@@ -52,6 +53,8 @@ pub struct Recording {
 pub(crate) struct Lines {
     /// What comes before the path: for a proxy scheme and host, and the path of the target.
     before: Vec<u8>,
+    /// The path of the target.
+    base: String,
     /// Fields.
     host: Vec<u8>,
     proxy: Vec<u8>,
@@ -65,6 +68,7 @@ impl Lines {
         let before = if proxy.is_some() { format!("http://{authority}{base}") } else { base.to_owned() };
         let login = proxy.and_then(Proxy::authorization);
         Self {
+            base: base.to_owned(),
             before: before.into_bytes(),
             host: format!("Host: {authority}\r\n").into_bytes(),
             proxy: login.map_or(Vec::new(), |login| format!("Proxy-Authorization: {login}\r\n").into_bytes()),
@@ -78,6 +82,19 @@ pub(crate) struct Parts {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Option<Arc<[u8]>>,
+}
+
+impl Parts {
+    /// The request, with what is checked of its answer.
+    pub(crate) fn request(self, checked: &Request) -> Request {
+        Request {
+            method: self.method,
+            path: Some(self.path),
+            headers: self.headers,
+            body: self.body.map_or(Body::None, Body::Bytes),
+            ..checked.clone()
+        }
+    }
 }
 
 impl Recording {
@@ -209,7 +226,7 @@ impl Recording {
         }
     }
 
-    /// A request in its parts, for HTTP/2.
+    /// A request in its parts, for HTTP/2 and to be signed.
     pub(crate) fn parts(&self, number: usize, lines: &Lines) -> Parts {
         let asked = self.asked(number);
         let (path, fields) = self.texts(asked);
@@ -220,7 +237,7 @@ impl Recording {
         });
         Parts {
             method: self.methods[usize::from(asked.method)].clone(),
-            path: text(&[&lines.before, path].concat()),
+            path: text(&[lines.base.as_bytes(), path].concat()),
             headers: fields.collect(),
             body: self.body(asked).cloned(),
         }

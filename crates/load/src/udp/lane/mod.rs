@@ -8,6 +8,7 @@
 //! This module has the course of a run; [`pace`] has the schedule, [`answers`] has receiving.
 
 mod answers;
+mod bursts;
 mod pace;
 mod ports;
 
@@ -131,6 +132,11 @@ impl Lane {
         self.record_from(start);
         self.wait_until(start).await?;
         let end = start + timeline::duration(&self.common.config.phases).as_nanos() as u64;
+        if let Some(plan) = self.common.config.bursts.clone() {
+            let stopped = self.bursts(&plan, end).await?;
+            self.publish(clock());
+            return Ok((start, stopped));
+        }
         let stopped = match self.common.config.pace {
             Pace::Rate { per_second, poisson } => self.open_loop(start, end, per_second, poisson).await?,
             Pace::Window(_) => self.closed_loop(end).await?,

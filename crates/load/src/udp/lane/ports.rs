@@ -40,7 +40,9 @@ impl Ports {
     pub(super) fn open(common: &Common, bucket: u16) -> Result<(Self, Vec<Endpoint>), String> {
         let (sockets, flows) = open(common, bucket)?;
         let each = matches!(common.config.sources, Sources::Addresses { .. });
-        let run = if each { (TOGETHER / sockets.len().max(1)).max(1) } else { 1 };
+        // The datagrams of a burst go one by one: whoever is measured is to see so many.
+        let run =
+            if each && common.config.bursts.is_none() { (TOGETHER / sockets.len().max(1)).max(1) } else { 1 };
         Ok((Self { sockets, each, ear: 0, run, held: Vec::new(), of: 0, size: 1 }, flows))
     }
 

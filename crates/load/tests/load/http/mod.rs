@@ -1,5 +1,6 @@
 //! The HTTP generator against servers made by hand, in one process over the pair link: good ones and bad ones.
 
+mod aws;
 mod changer;
 mod counts;
 mod data;

@@ -35,6 +35,7 @@ const SENT: &[(&str, &[&str])] = &[
             "think",
             "method",
             "header",
+            "user",
             "cookies",
             "body",
             "body_size",

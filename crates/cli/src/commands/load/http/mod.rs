@@ -4,6 +4,7 @@
 //! sockets are used unless a link is named ([`place`]).
 
 mod log;
+mod login;
 mod pair;
 #[cfg(feature = "agents")]
 mod part;
@@ -284,6 +285,7 @@ impl Http {
                     .into_iter()
                     .chain(fast)
                     .chain(via::shown(plan))
+                    .chain(login::shown(plan))
                     .chain(self.replay.shown(plan))
                     .collect(),
             },

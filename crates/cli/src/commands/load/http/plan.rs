@@ -20,6 +20,7 @@ use flowlane_load::scenario::Instead;
 use flowlane_load::{ClientRange, Phase, timeline};
 
 use super::super::find;
+use super::login::LoginOptions;
 use super::positive;
 use super::replay::ReplayOptions;
 use super::via::ViaOptions;
@@ -189,6 +190,8 @@ pub(super) struct PlanOptions {
     #[arg(long, value_parser = positive, conflicts_with = "scenario")]
     write_rate: Option<u64>,
     #[command(flatten)]
+    login: LoginOptions,
+    #[command(flatten)]
     via: ViaOptions,
     /// Connect, and send nothing until the end.
     #[arg(long, conflicts_with = "scenario")]
@@ -345,6 +348,7 @@ impl PlanOptions {
             resume: self.via.tls_resume,
             early_data: self.via.early_data,
             via,
+            aws: self.login.aws(curl)?,
             follow: self
                 .follow
                 .or(curl.filter(|curl| curl.follow).map(|_| Follow::MOST))
@@ -421,6 +425,7 @@ impl PlanOptions {
         let method = self.method.clone().or_else(|| curl?.method.clone());
         let mut headers = curl.map_or_else(Vec::new, |curl| curl.headers.clone());
         headers.extend(self.header.iter().cloned());
+        headers.extend(self.login.field()?);
         let default = if body.is_empty() && fields.is_empty() { "GET" } else { "POST" };
         let checks = Checks {
             status: self.expect_status.clone().map(|s| s.0).unwrap_or_default(),
