@@ -7,6 +7,7 @@
 //! ```
 
 mod display;
+mod metrics;
 mod push;
 mod watch;
 mod web;
@@ -89,6 +90,9 @@ pub(crate) struct Outputs {
     /// Serve a web page that shows the run, at this address, or at this port of 127.0.0.1.
     #[arg(long, value_name = "ADDR:PORT", value_parser = address::listening, help_heading = "Report")]
     web: Option<SocketAddr>,
+    /// Serve /metrics of the run for Prometheus over HTTP, at this address, or at this port of 127.0.0.1.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::listening, help_heading = "Report")]
+    metrics: Option<SocketAddr>,
     /// Print nothing during the run.
     #[arg(long, short, help_heading = "Report")]
     quiet: bool,

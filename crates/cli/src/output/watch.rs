@@ -17,6 +17,7 @@ use ratatui::crossterm;
 
 use super::Outputs;
 use super::display::{Display, Stage, has_room};
+use super::metrics::RunMetrics;
 use super::web::Web;
 use crate::say::say;
 use crate::terminal::is_dumb;
@@ -33,6 +34,7 @@ pub(crate) struct Watch {
     /// Seconds of connecting for which a line was printed.
     said: u64,
     web: Option<Web>,
+    metrics: Option<RunMetrics>,
     /// Where figures are pushed.
     feed: Option<Feed>,
     quiet: bool,
@@ -75,6 +77,7 @@ impl Outputs {
         if web.is_some() {
             live.count_latencies();
         }
+        let metrics = self.metrics.map(|at| RunMetrics::listen(at, &pools, &mut live)).transpose()?;
         let abort = self.abort(phases, &pools);
         let mut feed = self.push.start(&pools)?;
         if let Some(feed) = &mut feed {
@@ -84,6 +87,7 @@ impl Outputs {
         let to = SnapshotsTo::from(to);
         let to = abort.as_ref().map_or(to.clone(), |abort| abort.asks(to));
         let to = feed.as_ref().map_or(to.clone(), |feed| feed.asks(to));
+        let to = metrics.as_ref().map_or(to.clone(), |metrics| metrics.asks(to));
         Ok((
             Watch {
                 from,
@@ -93,6 +97,7 @@ impl Outputs {
                 view,
                 said: 0,
                 web,
+                metrics,
                 feed,
                 quiet: self.quiet,
                 abort,
@@ -104,16 +109,32 @@ impl Outputs {
 }
 
 impl Watch {
-    /// Serves the run's web page, if one was asked for.
+    /// Serves the run's web page and metrics, if they were asked for.
     pub(crate) fn serve(&mut self, handle: Handle, name: &str) -> Result<(), ListenError> {
+        self.serve_metrics(Some((handle.clone(), name)))?;
         let Some(web) = &mut self.web else { return Ok(()) };
         if let Some(address) = web.serve(handle, name)?
-            && !self.quiet
-            && !matches!(self.view, View::Display(_))
+            && self.says()
         {
             say!("flowlane: web page http://{address}/");
         }
         Ok(())
+    }
+
+    /// Serves the run's metrics, if they were asked for, behind those of the runtime that makes it, if one here does.
+    pub(crate) fn serve_metrics(&mut self, runtime: Option<(Handle, &str)>) -> Result<(), ListenError> {
+        let Some(metrics) = &mut self.metrics else { return Ok(()) };
+        if let Some(address) = metrics.serve(runtime)?
+            && self.says()
+        {
+            say!("flowlane: metrics http://{address}/metrics");
+        }
+        Ok(())
+    }
+
+    /// Whether lines have their place on the terminal.
+    fn says(&self) -> bool {
+        !self.quiet && !matches!(self.view, View::Display(_))
     }
 
     /// Takes what the lanes sent.
@@ -121,6 +142,9 @@ impl Watch {
         self.live.take(&self.from);
         if let Some(web) = &self.web {
             web.show(&self.live);
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.look(&self.live);
         }
         if let Some(feed) = &mut self.feed {
             feed.look(&self.live);

@@ -293,6 +293,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("replay-format", "load_http_replay"),
     ("replay-host", "load_http_replay"),
     ("web", "web"),
+    ("metrics", "load_push::fetched::figures_are_fetched_while_a_run_goes_on"),
     ("control", "load_http"),
     ("congestion", "congestion"),
     ("ecn", "congestion"),

@@ -1,4 +1,4 @@
-//! What is pushed: each figure with its name, unit, kind and words, once for both protocols.
+//! What is pushed or fetched: each figure with its name, unit, kind and words, once for all protocols.
 //!
 //! By OTLP a figure has its name alone. In Prometheus unit and `_total` follow, as its own receiver of OTLP would add them, so that both ways lead
 //! to the same series.
@@ -69,9 +69,13 @@ pub(super) type Count<'a> = (Option<(&'static str, &'a str)>, u64);
 impl Figure {
     /// Its name in Prometheus.
     pub(super) fn prometheus(&self) -> String {
+        format!("{}{}", self.family(), if self.is_counter() { "_total" } else { "" })
+    }
+
+    /// The same without what says that it is a counter.
+    pub(super) fn family(&self) -> String {
         let unit = self.unit.word();
-        let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
-        format!("{}{unit}{}", self.name, if self.is_counter() { "_total" } else { "" })
+        if unit.is_empty() { self.name.to_owned() } else { format!("{}_{unit}", self.name) }
     }
 
     /// Whether it only grows.

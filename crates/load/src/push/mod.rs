@@ -1,4 +1,4 @@
-//! Figures of a run pushed while it runs (`--push`): by OTLP, and by Prometheus' remote write.
+//! Figures of a run pushed while it runs (`--push`), by OTLP and by Prometheus' remote write, or fetched (`--metrics`).
 //!
 //! ```text
 //!   snapshots of the lanes ▸ Live ▸ Feed ─ State ─▶ the newest only ─▶ thread flowlane-push ▸ a task for each receiver
@@ -13,10 +13,14 @@
 //! **The last push has the counts of the report**, measured and not. It is tried until [`FAREWELL`], then the report says that it was not
 //! taken.
 //!
+//! **Who fetches** has the same figures in the same words ([`Fetched`]).
+//!
 //! Read: [OTLP](https://opentelemetry.io/docs/specs/otlp/), the [data model](https://opentelemetry.io/docs/specs/otel/metrics/data-model/), and
 //! [remote write 1.0](https://prometheus.io/docs/specs/prw/remote_write_spec/). Not here: OTLP over gRPC or as JSON, remote write 2.0, proxies,
 //! redirects.
 
+mod buckets;
+mod fetched;
 mod figures;
 mod labels;
 mod otlp;
@@ -28,6 +32,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub use fetched::Fetched;
 pub use labels::{BadLabel, Labels};
 pub use sender::{FAREWELL, Feed, Pusher, Start};
 pub use state::State;

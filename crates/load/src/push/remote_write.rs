@@ -1,16 +1,16 @@
 //! Figures as a request of remote write 1.0: `prometheus.WriteRequest` of [`remote.proto`][remote] and [`types.proto`][types], with their numbers of
 //! fields, compressed by snappy's block format.
 //!
-//! Times are classic histograms, with two buckets to each doubling from 1 us to 67 s, as `flowlane_tcp_rtt_seconds` has them.
+//! Times are classic histograms ([`buckets`](super::buckets)).
 //!
 //! [remote]: https://github.com/prometheus/prometheus/blob/v2.53.0/prompb/remote.proto
 //! [types]: https://github.com/prometheus/prometheus/blob/v2.53.0/prompb/types.proto
 
 use std::time::UNIX_EPOCH;
 
-use flowlane_stack::stats::{CLASSES, Histogram};
 use prost::Message;
 
+use super::buckets::buckets;
 use super::figures::{FIGURES, Figure};
 use super::labels::Labels;
 use super::state::{PoolState, State};
@@ -128,20 +128,10 @@ impl AllSeries<'_> {
     }
 
     fn histogram(&mut self, name: &str, pool: &PoolState, times: &Times) {
-        let mut counts = Histogram::default();
-        let mut sum = 0.0;
-        for (nanos, count) in times.classes() {
-            // A bound belongs to what is below it.
-            counts.count_all(u32::try_from(nanos.div_ceil(1000)).unwrap_or(u32::MAX), count);
-            sum += nanos as f64 / 1e9 * count as f64;
-        }
+        let (buckets, sum) = buckets(times);
         let bucket = format!("{name}_bucket");
-        let mut up_to = 0;
-        for (class, count) in counts.counts().iter().enumerate().take(CLASSES) {
-            up_to += count;
-            let bound = Histogram::bound(class)
-                .map_or_else(|| "+Inf".to_owned(), |micros| (f64::from(micros) / 1e6).to_string());
-            self.add(&bucket, pool, Some(("le", &bound)), up_to as f64);
+        for (bound, count) in buckets {
+            self.add(&bucket, pool, Some(("le", &bound)), count as f64);
         }
         self.add(&format!("{name}_sum"), pool, None, sum);
         self.add(&format!("{name}_count"), pool, None, times.count() as f64);

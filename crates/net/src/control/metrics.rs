@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::exported::{self, Exported};
 use super::listening::{ListenError, Listening};
 use crate::Handle;
-use crate::metrics::{Instance, Snapshot};
+use crate::metrics::{Instance, Metric, Snapshot};
 
 /// Listens at `address` before a runtime exists, so that privileges can be given up in between. Port 0 is any free port.
 ///
@@ -28,8 +28,25 @@ impl MetricsListener {
     /// # Errors
     /// [`ListenError::System`] when no thread can be had.
     pub fn serve(self, handle: Handle, name: &str) -> Result<Metrics, ListenError> {
-        let instance = Instance::new(name);
-        let read = move || Snapshot::take(&handle, &instance).metrics();
+        self.serve_with(Some((handle, name)), Vec::new)
+    }
+
+    /// The same with what `more` returns behind the metrics of the runtime, if there is one. It is called for each request, on a thread of its own.
+    ///
+    /// # Errors
+    /// [`ListenError::System`] when no thread can be had.
+    pub fn serve_with<F>(self, runtime: Option<(Handle, &str)>, more: F) -> Result<Metrics, ListenError>
+    where
+        F: Fn() -> Vec<Metric> + Send + Sync + 'static,
+    {
+        let runtime = runtime.map(|(handle, name)| (handle, Instance::new(name)));
+        let read = move || {
+            let of_runtime =
+                runtime.as_ref().map(|(handle, instance)| Snapshot::take(handle, instance).metrics());
+            let mut metrics = of_runtime.unwrap_or_default();
+            metrics.extend(more());
+            metrics
+        };
         exported::serve(self.0, "flowlane-metrics", Arc::new(read)).map(Metrics)
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct BurstOptions {
     /// lengths [default: 10..100k], --within how near a trial comes [default: 1%].
     #[arg(long, group = "search", conflicts_with_all = [
         "rate", "window", "poisson", "ramp", "burst", "flows", "slots", "discard", "warm_up", "duration", "slip_budget", "fail", "abort", "html", "csv", "hdr",
-        "junit", "markdown", "tui", "lines", "web", "push",
+        "junit", "markdown", "tui", "lines", "web", "metrics", "push",
     ])]
     find_burst: bool,
     /// Complete searches of which the average is taken [default: 50].

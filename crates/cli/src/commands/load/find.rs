@@ -33,7 +33,7 @@ pub(super) struct Find {
     /// Find the highest rate at which this condition holds: 'p99 < 20ms', 'errors <= 0.1%', 'lost <= 0'. Open loops follow each other at one rate each,
     /// with a warm-up of 500ms and a --duration of 3s unless these are given. A failure, answers that fall behind and what is sent late fail a rate, too; a rate that fails is tried once more.
     #[arg(long, value_name = "CONDITION", groups = ["open_loop", "search"], conflicts_with_all = [
-        "rate", "ramp", "fail", "abort", "csv", "hdr", "junit", "markdown", "tui", "lines", "web", "push", "capture", "flow_log",
+        "rate", "ramp", "fail", "abort", "csv", "hdr", "junit", "markdown", "tui", "lines", "web", "metrics", "push", "capture", "flow_log",
     ])]
     pub(super) find_rate: Option<Threshold>,
     /// Rates between which it is looked for [default: 100..1M].

@@ -1,5 +1,8 @@
-//! `--push` of a run that agents make: whoever conducts it pushes.
+//! `--push` and `--metrics` of a run that agents make: whoever conducts it pushes, and is asked.
 
+use flowlane_testnet::{Program, eventually};
+
+use crate::load_push::fetched::{fetch, said, value};
 use crate::load_push::receiver::{Receiver, total};
 use crate::load_push::{agrees, report};
 
@@ -25,4 +28,33 @@ fn whoever_conducts_a_run_pushes_its_figures() {
     assert!(sent("flowlane_load_requests_answered_total"), "{series:#?}");
     assert!(sent("flowlane_load_latency_seconds_count"), "{series:#?}");
     assert_eq!(total(series.last().unwrap(), "flowlane_load_requests_sent_total"), 400.0);
+}
+
+#[test]
+fn whoever_conducts_a_run_is_asked_for_its_figures() {
+    let Some(nats) = Nats::start(&[]) else { return };
+    let (address, _) = server();
+    let _agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
+    let url = format!("http://{address}/");
+    let run = [
+        &url,
+        "--agents",
+        "lab:2",
+        "-c",
+        "4",
+        "-r",
+        "200",
+        "-d",
+        "2s",
+        "--slip-budget",
+        "1h",
+        "--metrics",
+        "0",
+    ];
+    let mut load = Program::start(nats.load(&run));
+    let at = said(&mut load);
+    eventually("what both have had answered is seen", || {
+        value(&fetch(&at), "flowlane_load_requests_answered_total{pool=\"all\"}") >= 100.0
+    });
+    assert_eq!(load.end().status.code(), Some(0));
 }

@@ -1,6 +1,7 @@
 //! `--push`: what comes to a receiver is what the report says, for each kind of load; and receivers that are slow, away or against it change
 //! nothing but the report's line of them.
 
+pub(crate) mod fetched;
 pub(crate) mod receiver;
 
 use std::process::{Command, Output, Stdio};

@@ -179,6 +179,7 @@ const OURS: &[&str] = &[
     "tui",
     "lines",
     "quiet",
+    "metrics",
     "push",
     "push_every",
     "push_header",

@@ -92,7 +92,8 @@ impl CrewOptions {
         ensure!(!outputs.may_abort(), "--abort: not with --agents; --fail alone judges the run at its end");
         let _made = outputs.check(pools)?;
         let interrupt = Interrupt::listen()?;
-        let watch = outputs.watch(&job.phases, pools)?;
+        let mut watch = outputs.watch(&job.phases, pools)?;
+        watch.0.serve_metrics(None)?;
         let Some(conducted) = self.conduct(job, &interrupt, Some(watch))? else { return Ok(()) };
         let about = judge(&conducted, About { thresholds: outputs.thresholds(), ..about });
         outputs.write(&conducted.report(about), &interrupt)
