@@ -128,6 +128,25 @@ impl Shared {
         more
     }
 
+    /// It has so many requests and connections more to make than it had, over so many connections at once. Returns how many are to be started.
+    pub(super) fn takes_over(&self, requests: u64, in_all: u64, wanted: u32) -> u32 {
+        let now = clock();
+        let mut inner = self.lock();
+        let had_nothing = inner.requests_left == 0;
+        if let Some(moments) = inner.moments.as_mut().filter(|_| had_nothing) {
+            // What was due while nothing was left to send was the others'.
+            while moments.peek().is_some_and(|moment| moment < now) {
+                moments.advance();
+            }
+        }
+        inner.requests_left = inner.requests_left.saturating_add(requests);
+        inner.connections_left = inner.connections_left.saturating_add(in_all);
+        // Those that had nothing left to send have ended.
+        let more = wanted.saturating_sub(inner.slots as u32);
+        inner.slots += more as usize;
+        more
+    }
+
     /// Whether the connection that asks is one that ends, since fewer are wanted.
     #[inline]
     pub(super) fn leaves(&self) -> bool {

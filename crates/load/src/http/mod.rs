@@ -35,6 +35,7 @@ pub mod check;
 mod choice;
 mod client;
 mod conn;
+mod credentials;
 pub mod curl;
 pub mod directions;
 mod due;
@@ -79,9 +80,9 @@ pub mod url;
 pub mod via;
 mod way;
 
-pub use aws::{Aws, Scope as AwsScope};
 pub use check::Checks;
 pub use choice::Think;
+pub use credentials::{Aws, Scope as AwsScope};
 pub use directions::{ConnectTo, Directions, Resolve};
 pub use events::EventStream;
 pub use plan::{

@@ -7,10 +7,11 @@ use super::anew::{Share, shares};
 use super::engine::{Engine, Stage};
 use super::plan::Pace;
 use super::run::HttpLoad;
+use super::stages::start_tasks;
 use crate::run::gone::Gone;
 
 impl HttpLoad {
-    /// From now on this part of a run has its share of what generators had that are gone; the list only grows. Of HTTP/2 and HTTP/3 that is the rate alone.
+    /// From now on this part of a run has its share of what generators had that are gone; the list only grows.
     pub fn share(&self, gone: &[Gone]) {
         let common = &self.common;
         let Some((of, left)) = Gone::left(common.part.of, gone) else { return };
@@ -59,9 +60,7 @@ impl Engine {
         self.idle_since = None;
         common.anew.idle[usize::from(self.bucket)].store(0, Ordering::Relaxed);
         for (p, share) in shares.into_iter().enumerate() {
-            if self.pools[p].beside.is_none() {
-                self.take_share(p, share);
-            }
+            self.take_share(p, share);
         }
     }
 
@@ -70,11 +69,17 @@ impl Engine {
         let had = std::mem::replace(&mut pool.share, share);
         let was_over = pool.exhausted();
         let more = |now: u64, had: u64| now.saturating_sub(had);
-        pool.requests_left = pool.requests_left.saturating_add(more(share.requests, had.requests));
-        pool.connections_left = pool.connections_left.saturating_add(more(share.in_all, had.in_all));
-        pool.quiet = pool.first;
+        let (requests, in_all) = (more(share.requests, had.requests), more(share.in_all, had.in_all));
         let connections = more(share.connections, had.connections) as u32;
         (pool.wanted, pool.allowed) = (pool.wanted + connections, pool.allowed + connections);
+        if let Some(shared) = &pool.beside {
+            // Guard: `shared.takes_over(requests, in_all, pool.wanted)` as `0` fails load/http::gone::connections_of_others
+            let start = shared.takes_over(requests, in_all, pool.wanted);
+            return start_tasks(shared, pool.plan.pool.version, start);
+        }
+        pool.requests_left = pool.requests_left.saturating_add(requests);
+        pool.connections_left = pool.connections_left.saturating_add(in_all);
+        pool.quiet = pool.first;
         self.add_connections(p, connections);
         let pool = &mut self.pools[p];
         if pool.plan.pool.pace == Pace::Closed {

@@ -15,7 +15,7 @@ use flowlane_load::{LoadConfig, Phase};
 
 use super::course::{Course, Load, Runs};
 use super::find::Find;
-use super::udp::Udp;
+
 use crate::exit::{EndedBy, Missed, Slipped};
 use crate::say::say;
 use crate::units;
@@ -90,7 +90,10 @@ impl BurstOptions {
     ///
     /// # Errors
     /// A run that cannot be made; no burst passes, or the time was up ([`Missed`]); bursts were slower than asked ([`Slipped`]); a signal ([`EndedBy`]).
-    pub(super) fn search(&self, runs: &Runs<'_, Udp>, course: &Course) -> anyhow::Result<()> {
+    pub(super) fn search<L>(&self, runs: &Runs<'_, L>, course: &Course) -> anyhow::Result<()>
+    where
+        L: Load<Config = LoadConfig>,
+    {
         let begin = Instant::now();
         let (between, within) =
             (course.find.between.unwrap_or(BETWEEN), course.find.within.unwrap_or(WITHIN));
@@ -115,7 +118,7 @@ impl BurstOptions {
         let mut found = FoundBursts {
             version: 1,
             program: env!("CARGO_PKG_VERSION").into(),
-            command: Udp::NAME.into(),
+            command: L::NAME.into(),
             targets: vec![zone::show(course.target).to_string()],
             payload,
             between: between.into(),

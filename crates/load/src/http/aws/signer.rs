@@ -6,7 +6,8 @@ use ring::{digest, hmac};
 
 use super::canonical::{Canonical, Seen};
 use super::stamp::Stamp;
-use super::{AUTHORIZATION, Aws, CONTENT, DATE, TOKEN};
+use super::{AUTHORIZATION, CONTENT, DATE, TOKEN};
+use crate::http::credentials::Aws;
 use crate::http::plan::{Body, Pool, Request, Version};
 use crate::http::prepared::pieces;
 use crate::http::url::Url;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::signed::Signed;
 use super::signer::{Signer, hash};
 use super::stamp::Stamp;
-use super::{Aws, Scope};
+use crate::http::credentials::{Aws, Scope};
 use crate::http::plan::{Behaviour, Body, Pool, Request, Target, Version};
 
 /// The suite's key, and the one of S3's examples.

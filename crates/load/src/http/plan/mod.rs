@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use flowlane_http::tls::{ClientIdentity, Trust, Versions};
 
-use super::aws::Aws;
 use super::check::Checks;
 use super::choice::Think;
+use super::credentials::Aws;
 use super::events::EventStream;
 use super::replay::Recording;
 use super::url::Url;

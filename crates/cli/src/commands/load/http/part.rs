@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use flowlane_agents::Summary;
-use flowlane_load::http::{HttpLoad, HttpOptions, Version};
+use flowlane_load::http::{HttpLoad, HttpOptions};
 use flowlane_load::report::{About, Usage, live};
 use flowlane_load::scenario::Scenario;
 
@@ -45,7 +45,7 @@ impl Http {
             requests: plan.pools.iter().map(|p| p.requests.len()).max().unwrap_or(0),
             phases: plan.phases.clone(),
             answers: plan.timeout + plan.waiting,
-            shared: plan.pools.iter().all(|pool| matches!(pool.version, Version::Http1 { .. })),
+            shared: true,
         };
         let about = About {
             slip_budget: self.asked.slip_budget,
