@@ -407,7 +407,8 @@ impl Shared {
             Some(recording) => {
                 let number = client.as_ref().and_then(|client| client.recorded).unwrap_or(0);
                 let lines = &pool.lines[usize::from(target)];
-                Some(recording.parts(usize::try_from(number).unwrap_or(0), lines).request(written))
+                let parts = recording.parts(usize::try_from(number).unwrap_or(0), lines);
+                Some(written.recorded(parts))
             }
             None => own(),
         };

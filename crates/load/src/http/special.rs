@@ -72,7 +72,7 @@ fn apart(pool: &mut PoolState, conn: &mut Conn, request: u16, intended: u64, rng
             again(&mut client.made, |made| made.replay(recording, number, lines, last));
             return;
         }
-        (client, Some(recording.parts(number, lines).request(asked)))
+        (client, Some(asked.recorded(recording.parts(number, lines))))
     } else {
         let client = renewed(pool, conn, intended, rng);
         client.is_made = true;

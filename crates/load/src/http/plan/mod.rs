@@ -23,7 +23,7 @@ use super::check::Checks;
 use super::choice::Think;
 use super::credentials::Aws;
 use super::events::EventStream;
-use super::replay::Recording;
+use super::replay::{Parts, Recording};
 use super::url::Url;
 use super::via::Via;
 use crate::fill::{Capture, Data};
@@ -379,6 +379,17 @@ impl Request {
     /// Whether something is looked for in its answer beside what is checked.
     pub(super) fn is_watched(&self) -> bool {
         !self.captures.is_empty() || self.events.is_some() || self.grpc
+    }
+
+    /// A recorded request; what is checked of its answer is as in this one.
+    pub(super) fn recorded(&self, parts: Parts) -> Self {
+        Self {
+            method: parts.method,
+            path: Some(parts.path),
+            headers: parts.headers,
+            body: parts.body.map_or(Body::None, Body::Bytes),
+            ..self.clone()
+        }
     }
 
     /// The path of a request to a target.

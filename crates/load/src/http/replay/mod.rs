@@ -29,7 +29,7 @@ use std::time::Duration;
 
 pub use reason::{Reason, Skipped};
 pub use recording::Recording;
-pub(super) use recording::{Lines, MOST_TOGETHER};
+pub(super) use recording::{Lines, MOST_TOGETHER, Parts};
 
 use builder::Builder;
 

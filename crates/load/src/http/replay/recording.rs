@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use super::Format;
 use super::reason::Skipped;
-use crate::http::plan::{Body, Request};
 use crate::http::proxy::Proxy;
 use crate::http::url::Url;
 
@@ -82,19 +81,6 @@ pub(crate) struct Parts {
     pub(crate) path: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Option<Arc<[u8]>>,
-}
-
-impl Parts {
-    /// The request, with what is checked of its answer.
-    pub(crate) fn request(self, checked: &Request) -> Request {
-        Request {
-            method: self.method,
-            path: Some(self.path),
-            headers: self.headers,
-            body: self.body.map_or(Body::None, Body::Bytes),
-            ..checked.clone()
-        }
-    }
 }
 
 impl Recording {
