@@ -8,7 +8,7 @@ fn declared(text: &str) -> Vec<&str> {
 }
 
 /// Those that no other file of the program names.
-fn uncounted<'a>(files: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
+fn uncounted(files: &[(String, String)]) -> Vec<(&str, &str)> {
     let is_test = |path: &str| path.contains("/tests/") || path.ends_with("tests.rs");
     let mut uncounted = Vec::new();
     for (path, text) in files {
