@@ -74,7 +74,13 @@ fn follows(name: &str, server: &str, load: &str) {
     let faster = loaded.changed("rate=1k", "rate 1000/s");
     let paused = loaded.changed("pause", "paused");
     loaded.refused("pause", "paused already");
-    let slow = loaded.changed("rate=200", "rate 200/s once it is resumed");
+    // Again and again until the load has stood for a while: then nothing is due that would wake it.
+    let slow = loop {
+        let slow = loaded.changed("rate=200", "rate 200/s once it is resumed");
+        if slow > paused + 0.4 {
+            break slow;
+        }
+    };
     let resumed = loaded.changed("resume", "resumed at 200/s");
     loaded.refused("resume", "not paused");
     for (wrong, words) in [("rate=0", "pause"), ("rate=fast", "rate"), ("slower", "known are rate=N")] {
@@ -84,7 +90,7 @@ fn follows(name: &str, server: &str, load: &str) {
     let ended = loaded.load.end();
     let report: Value = serde_json::from_str(&ended.printed).unwrap();
     let changes = report["setup"]["more"]["changes"].as_str().unwrap();
-    assert_eq!(changes.split("; ").count(), 4, "{changes}");
+    assert!(changes.split("; ").count() >= 4, "{changes}");
     let counts = &report["total"]["counts"];
     let count = |name: &str| counts[name].as_u64().unwrap();
     assert_eq!((count("failed"), count("answered")), (0, count("sent")), "{report}");
@@ -95,7 +101,7 @@ fn follows(name: &str, server: &str, load: &str) {
     assert!(count("unsent") as f64 <= due / 10.0, "{name}: {report}");
 }
 
-// Long: runs of five seconds, beside each other, in which four changes have their place.
+// Long: runs of five seconds, beside each other, in which the changes have their place.
 #[test]
 fn a_rate_is_changed_and_a_load_is_paused() {
     std::thread::scope(|scope| {
