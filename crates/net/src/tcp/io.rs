@@ -1,5 +1,6 @@
 //! The I/O traits of tokio and of futures, and streams in two halves.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::Shutdown;
 use std::pin::Pin;
@@ -9,6 +10,16 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
 use super::stream::TcpStream;
+
+/// Bytes that take less to zero than to copy what comes.
+const SMALL: usize = 1024;
+/// Bytes that are read at once into a buffer that was never written.
+const READ: usize = 64 << 10;
+
+thread_local! {
+    /// Where these come first.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The half of a connection that reads.
 #[derive(Debug)]
@@ -58,6 +69,23 @@ impl Drop for OwnedWriteHalf {
     }
 }
 
+/// Reads what there is. A buffer that was never written is not zeroed for it: what comes is often a small part of it, which is copied there.
+fn read(stream: &TcpStream, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    let written = into.initialized().len() - into.filled().len();
+    if into.remaining() - written <= SMALL {
+        let n = ready!(stream.poll_read(cx, into.initialize_unfilled()))?;
+        into.advance(n);
+        return Poll::Ready(Ok(()));
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(READ, 0);
+        let most = into.remaining().min(READ);
+        let n = ready!(stream.poll_read(cx, &mut scratch[..most]))?;
+        into.put_slice(&scratch[..n]);
+        Poll::Ready(Ok(()))
+    })
+}
+
 macro_rules! reads {
     ($($name:ident)+) => {
         $(
@@ -67,9 +95,7 @@ macro_rules! reads {
                     cx: &mut Context<'_>,
                     into: &mut ReadBuf<'_>,
                 ) -> Poll<io::Result<()>> {
-                    let n = ready!(self.as_ref().get_ref().as_ref().poll_read(cx, into.initialize_unfilled()))?;
-                    into.advance(n);
-                    Poll::Ready(Ok(()))
+                    read(self.as_ref().get_ref().as_ref(), cx, into)
                 }
             }
 

@@ -162,7 +162,8 @@ impl Slot {
             let first = exchange(&shared, sender, asked, wanted, intended, again(&mut client)).await?;
             match first.location {
                 None => Ok(first),
-                Some(_) => follow(&shared, (url, wanted), intended, sender, client, first).await,
+                // It has room for another connection, which would be moved with each request.
+                Some(_) => Box::pin(follow(&shared, (url, wanted), intended, sender, client, first)).await,
             }
         };
         let answer = within(Duration::from_nanos(limit.saturating_sub(sent)), answer).await;
