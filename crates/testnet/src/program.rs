@@ -287,11 +287,21 @@ mod tests {
     #[test]
     fn a_port_that_somebody_has_is_not_free() {
         let port = free_port();
-        assert!(port < 32_768 && is_free(port) && free_port() != port);
-        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        assert!(port < 32_768 && free_port() != port);
+        // A program that another test starts at this moment has our sockets until it is itself.
+        eventually("it is free", || is_free(port));
+        let mut listener = None;
+        eventually("it is had", || {
+            listener = TcpListener::bind(("127.0.0.1", port)).ok();
+            listener.is_some()
+        });
         assert!(!is_free(port), "it has it on one address");
         drop(listener);
-        let _socket = UdpSocket::bind(("0.0.0.0", port)).unwrap();
+        let mut socket = None;
+        eventually("it is had for UDP", || {
+            socket = UdpSocket::bind(("0.0.0.0", port)).ok();
+            socket.is_some()
+        });
         assert!(!is_free(port), "it has it for UDP");
     }
 
