@@ -1,6 +1,8 @@
 //! Times as signatures have them: `20150830T123600Z`, of whole seconds in UTC.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::report::build::rfc3339;
 
 /// A second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,33 +14,13 @@ impl Stamp {
         Self::of(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
     }
 
-    /// So many seconds after 1970 began, in the Gregorian calendar. A year counts from March, so that the leap day is its last.
+    /// So many seconds after 1970 began.
     pub(super) fn of(seconds: u64) -> Self {
-        let (days, second) = (seconds / 86_400, seconds % 86_400);
-        // From March of the year 0 on, in eras of 400 years.
-        let days = days + 719_468;
-        let (era, day) = (days / 146_097, days % 146_097);
-        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let of_month = day - (153 * month + 2) / 5 + 1;
-        let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-        let year = era * 400 + year + later;
         let mut text = *b"00000000T000000Z";
-        let parts = [
-            (0, 4, year),
-            (4, 2, month),
-            (6, 2, of_month),
-            (9, 2, second / 3600),
-            (11, 2, second / 60 % 60),
-            (13, 2, second % 60),
-        ];
-        for (at, digits, mut value) in parts {
-            for place in (at..at + digits).rev() {
-                text[place] = b'0' + (value % 10) as u8;
-                value /= 10;
-            }
-        }
+        let written = rfc3339(UNIX_EPOCH + Duration::from_secs(seconds));
+        // The same without what stands between the digits.
+        let kept = written.bytes().filter(|byte| !b"-:".contains(byte));
+        text.iter_mut().zip(kept).for_each(|(to, byte)| *to = byte);
         Self(text)
     }
 
