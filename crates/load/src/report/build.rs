@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use flowlane::metrics::steering::QueueSteering;
+use time::UtcDateTime;
 
 use super::events::Events;
 use super::model::{
@@ -398,27 +399,15 @@ fn lane(bucket: u16, records: &[&LaneRecord]) -> Lane {
     Lane { p50_ns: times.at(0.5), p99_ns: times.at(0.99), max_ns: times.max(), ..lane }
 }
 
-/// A time in the format of RFC 3339, UTC, in seconds.
+/// A time in the format of RFC 3339, UTC, in seconds. What is outside the years 1970 to 9999 is the nearer end of these.
 #[must_use]
 pub fn rfc3339(moment: SystemTime) -> String {
-    let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
-}
-
-/// Year, month and day of a day since 1970, by the Gregorian calendar: counted in 400-year cycles of years that begin in
-/// March, so that the leap day is the last of its year.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // From 1 March 0000.
-    let days = days + 719_468;
-    let (cycle, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (cycle * 400 + year + u64::from(month <= 2), month, day)
+    const LAST: u64 = 253_402_300_799;
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let moment = UtcDateTime::UNIX_EPOCH + Duration::from_secs(since.as_secs().min(LAST));
+    let (year, month, day) = moment.to_calendar_date();
+    let (hour, minute, second) = moment.as_hms();
+    format!("{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z", u8::from(month))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Dates of recordings as nanoseconds since 1970: `2026-03-01T12:00:00.123Z` (RFC 3339) and `01/Mar/2026:12:00:00 +0100` (access logs).
 
+use time::{Date, Month, UtcDateTime};
+
 const SECOND: u64 = 1_000_000_000;
 const MONTHS: [&[u8]; 12] =
     [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
@@ -65,26 +67,17 @@ fn digits(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0, |n, byte| byte.is_ascii_digit().then(|| n * 10 + u64::from(byte - b'0')))
 }
 
-/// Days from 1970 to a date by the Gregorian calendar; a year counts from March, so that the leap day is its last. Years up to 2261, which
-/// nanoseconds of 63 bits reach.
+/// Days from 1970 to a date.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let longest = match month {
-        2 => 28 + u64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    if !(1970..=2261).contains(&year) || !(1..=12).contains(&month) || !(1..=longest).contains(&day) {
-        return None;
-    }
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let of_years = year * 365 + year / 4 - year / 100 + year / 400;
-    Some(of_years + (153 * month + 2) / 5 + day - 1 - 719_468)
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?).ok()?;
+    u64::try_from((date - UtcDateTime::UNIX_EPOCH.date()).whole_days()).ok()
 }
 
+/// `None` for what 64 bits of nanoseconds do not reach, which is the year 2554.
 fn absolute(day: u64, time: u64, offset: i64, nanos: u64) -> Option<u64> {
     let seconds = (day * 86_400 + time).checked_add_signed(-offset)?;
-    Some(seconds * SECOND + nanos)
+    seconds.checked_mul(SECOND)?.checked_add(nanos)
 }
 
 #[cfg(test)]
