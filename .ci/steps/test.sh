@@ -51,6 +51,10 @@ rc=0
 # The times are for the list of the slowest tests; what is looked for below does without.
 sed -nE 's/^ +Running (.*) \(.*/=\1/p; s/^test (.*) \.\.\. (ok|FAILED) <([0-9.]+)s>$/\3 s  \1/p' "$log" |
     awk '/^=/ { program = substr($0, 2); next } { print $0 "  (" program ")" }' >>"$CI_SLOWEST"
+# What the shell says of the processor has a line of its own time before that of the tests: minutes and seconds of either kind.
+awk '/^ +Running / { program = $2 " " $3; sub(/ \(.*/, "", program) }
+     /^processor:$/ { getline; getline; print 60 * $1 + substr($1, index($1, "m") + 1) + 60 * $2 + substr($2, index($2, "m") + 1) " s  " program " of " at }
+     { if (match($0, /deps\/[a-z_0-9]*-/)) at = substr($0, RSTART + 5, RLENGTH - 6) }' "$log" >>"$CI_BUSIEST"
 long=$(.ci/long "$CI_SLOWEST" | paste -sd ,)
 [ -z "$long" ] || note "test: over five seconds, and no '// Long: WHY' stands above: ${long//,/, }"
 sed -i -E 's/^(test .* \.\.\. (ok|FAILED)) <[0-9.]+s>$/\1/' "$log"
