@@ -161,7 +161,7 @@ impl Dialogue for MemcachedLoadConfig {
             if !config.by_lane {
                 return Ok((stream, None));
             }
-            let map = within(lane, place::ask(&stream), Trouble::NoAnswer).await?;
+            let map = within(lane, at, place::ask(&stream), Trouble::NoAnswer).await?;
             // Guard: `map.lanes > config.connections` as `false` fails
             // cli/each_key_is_asked_for_in_its_lane
             if map.lanes > config.connections {

@@ -44,6 +44,10 @@ pub trait Kind: Debug + Send + Sync + 'static {
     }
     /// The rate of its schedule, per second, if lanes follow a change of it.
     fn rate(&self) -> Result<f64, Unchanged>;
+    /// Whether there may be so many connections from some moment on.
+    fn may_have(&self, _connections: u32) -> Result<(), Unchanged> {
+        Err(Unchanged::OtherConnections)
+    }
     /// Whether a lane has anything to do.
     fn takes_part(&self, bucket: u16) -> bool;
     /// Progress, at most 50 ms old.
@@ -62,10 +66,9 @@ impl<K: Kind> Changeable for K {
     }
 
     fn rate(&self, change: Change) -> Result<f64, Unchanged> {
-        match change {
-            Change::Connections(_) => Err(Unchanged::OtherConnections),
-            _ => Kind::rate(self),
-        }
+        let Change::Connections(n) = change else { return Kind::rate(self) };
+        self.may_have(n)?;
+        Ok(Kind::rate(self).unwrap_or_default())
     }
 }
 

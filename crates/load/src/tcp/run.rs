@@ -17,6 +17,7 @@ use super::connection::Connection;
 use super::half_open;
 use super::lane::Lane;
 use super::outcome::{TcpCounts, Trouble};
+use super::resizes::Resize;
 use super::talk::{Slots, Task};
 use super::{Mode, Sources, pattern};
 use crate::run::flows::address;
@@ -34,31 +35,31 @@ pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<TcpCou
     if common.config.mode.is_half_open() {
         return half_open::lane(lane, bucket).await;
     }
-    let opener = Opener { lane: lane.clone(), bucket, turn: 0 };
+    let mut opener = Opener { lane: lane.clone(), bucket, turn: 0 };
     match common.config.mode {
         Mode::Connect => match common.config.rate {
             Some(rate) => opener.open_loop(rate).await,
             None => opener.closed_loop().await,
         },
-        _ => opener.ramp().await,
+        _ => opener.stay().await,
     }
-    wait(&lane, bucket, lane.end).await;
+    wait(&lane, bucket, lane.end, usize::MAX).await;
     let stopped = clock();
     // What is on its way may still arrive.
     lane.wake_all();
-    wait(&lane, bucket, clock() + common.timeout).await;
+    wait(&lane, bucket, clock() + common.timeout, usize::MAX).await;
     lane.give_up();
-    wait(&lane, bucket, u64::MAX).await;
+    wait(&lane, bucket, u64::MAX, usize::MAX).await;
     lane.publish(bucket);
     lane.outcome(stopped)
 }
 
-/// Waits until nobody is left, or until `until`, or until the run is stopped before its end.
-async fn wait(lane: &Lane, bucket: u16, until: u64) {
+/// Waits until nobody is left, or until `until`, or until the run is stopped before its end, or the number of connections was changed more often.
+async fn wait(lane: &Lane, bucket: u16, until: u64, resized: usize) {
     loop {
         lane.publish(bucket);
         let now = clock();
-        let cut = until == lane.end && lane.common.gate.stopped();
+        let cut = until == lane.end && lane.common.gate.stopped() || lane.resizes.count() > resized;
         if now >= until || cut || lane.inner().live == 0 {
             return;
         }
@@ -78,7 +79,7 @@ async fn wait(lane: &Lane, bucket: u16, until: u64) {
 struct Opener {
     lane: Arc<Lane>,
     bucket: u16,
-    /// Connections begun.
+    /// Connections begun, of those that stay the number of the next.
     turn: u64,
 }
 
@@ -89,33 +90,46 @@ impl Opener {
         until(moment, exact, |now| lane.ending(now), || lane.publish(self.bucket)).await
     }
 
-    /// Connections that stay, one after the other.
-    async fn ramp(mut self) {
+    /// Connections that stay: those of the start, and more whenever more are wanted.
+    async fn stay(&mut self) {
+        let lane = self.lane.clone();
+        let turns = &lane.common.turns;
+        let (all, first, count) = (turns.all(), turns.before(self.bucket), turns.of(self.bucket));
+        let start =
+            Resize { at: lane.start, from: lane.standing, before: 0, all, mine: first..first + count };
+        self.open(0, &start, 0).await;
+        let (mut had, mut resized) = (count, 0);
+        loop {
+            wait(&lane, self.bucket, lane.end, resized).await;
+            let Some(resize) = lane.resizes.nth(resized).filter(|_| !lane.ending(clock())) else { return };
+            resized += 1;
+            self.open(had, &resize, resized).await;
+            had = resize.count();
+        }
+    }
+
+    /// Opens those that the lane has not yet, one after the other.
+    async fn open(&mut self, had: u64, resize: &Resize, resized: usize) {
         let common = self.lane.common.clone();
-        let mine = common.turns.of(self.bucket);
-        let (all, before) = (common.turns.all(), common.turns.before(self.bucket));
+        let more = resize.count().saturating_sub(had);
         // Evenly over the time it takes, in turn with the other lanes.
-        let lane_rate = (common.config.opening as f64 * mine as f64 / all.max(1) as f64).max(1e-3);
-        for nth in 0..mine {
-            let due = self.lane.start + (nth as f64 * 1e9 / lane_rate) as u64;
+        let time = common.config.opening_time(resize.all.saturating_sub(resize.before)).as_nanos();
+        for nth in had..had + more {
+            let due = resize.at + (u128::from(nth - had) * time / u128::from(more)) as u64;
             if !self.until(due).await {
                 if common.gate.door.is_shut() {
                     return;
                 }
                 let (mut inner, now) = (self.lane.inner(), clock());
-                inner.counts.unsent += mine - nth;
-                inner.recorder.tally(now).unsent += mine - nth;
+                inner.counts.unsent += had + more - nth;
+                inner.recorder.tally(now).unsent += had + more - nth;
                 return;
             }
-            let index = before + nth;
-            let slots = common.config.rate.map(|rate| Slots {
-                start: self.lane.standing,
-                nth: index,
-                step: all,
-                rate,
-            });
+            let index = resize.mine.start + nth;
+            let slots = common.config.rate.map(|rate| Slots::of(resize, nth, rate));
             let phase = if common.config.mode == Mode::Read { 0 } else { index.wrapping_mul(7919) };
-            let task = Task { phase, slots, begun: None };
+            let task = Task { phase, slots, nth, resized, begun: None };
+            self.turn = nth;
             let (connect, _) = self.next(&common);
             self.begin(connect, due, task);
             if nth % BATCH as u64 == BATCH as u64 - 1 {
@@ -125,9 +139,8 @@ impl Opener {
     }
 
     /// Connections that come and go, at moments fixed beforehand.
-    async fn open_loop(mut self, rate: u64) {
+    async fn open_loop(&mut self, rate: u64) {
         let common = self.lane.common.clone();
-        let most = common.turns.of(self.bucket);
         let mut schedule = common.moments(self.bucket, self.lane.start, rate);
         let mut in_batch = 0;
         loop {
@@ -144,9 +157,9 @@ impl Opener {
                 self.until(due.unwrap_or(self.lane.end).min(now + TICK)).await;
                 continue;
             };
-            if self.lane.inner().live as u64 >= most {
+            if self.lane.inner().live as u64 >= self.lane.resizes.wanted() {
                 self.lane.inner().held_up(now);
-                self.one_leaves(most).await;
+                self.one_leaves().await;
                 continue;
             }
             schedule.advance();
@@ -169,14 +182,13 @@ impl Opener {
     fn once(&mut self, common: &Common, due: u64, begun: u64) {
         self.lane.inner().sent(due, begun);
         let (connect, phase) = self.next(common);
-        let task = Task { phase, slots: None, begun: Some((due, begun)) };
+        let task = Task { phase, slots: None, nth: 0, resized: 0, begun: Some((due, begun)) };
         self.begin(connect, due, task);
     }
 
     /// Connections that come and go, so many at once.
-    async fn closed_loop(mut self) {
+    async fn closed_loop(&mut self) {
         let common = self.lane.common.clone();
-        let most = common.turns.of(self.bucket);
         let mut in_batch = 0;
         self.until(self.lane.start).await;
         loop {
@@ -184,8 +196,8 @@ impl Opener {
             if self.lane.ending(now) {
                 return;
             }
-            if self.lane.inner().live as u64 >= most {
-                self.one_leaves(most).await;
+            if self.lane.inner().live as u64 >= self.lane.resizes.wanted() {
+                self.one_leaves().await;
                 continue;
             }
             let before = self.lane.inner().counts.not_begun;
@@ -201,12 +213,12 @@ impl Opener {
         }
     }
 
-    /// Waits until fewer than `most` are left, for no longer than a tick.
-    async fn one_leaves(&self, most: u64) {
+    /// Waits until fewer are left than may be at once, for no longer than a tick.
+    async fn one_leaves(&self) {
         self.lane.publish(self.bucket);
         let mut tick = pin!(flowlane::sleep(Duration::from_nanos(TICK)));
         poll_fn(|cx| {
-            if (self.lane.inner().live as u64) < most {
+            if (self.lane.inner().live as u64) < self.lane.resizes.wanted() {
                 return Poll::Ready(());
             }
             self.lane.wake_main(cx.waker());

@@ -129,7 +129,7 @@ impl Dialogue for WsLoadConfig {
         let nonce = lane.inner().pen.nonce();
         let opening = &lane.common.config.opening;
         let opening = async { opening.open(stream, nonce).await.map_err(|why| Fault::Opening(why).into()) };
-        within(lane, opening, Fault::Opening(NotOpened::TooLate).into()).await
+        within(lane, at, opening, Fault::Opening(NotOpened::TooLate).into()).await
     }
 
     fn tls(opened: &Opened) -> Option<u64> {

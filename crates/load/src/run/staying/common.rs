@@ -144,6 +144,10 @@ impl<D: Dialogue> Kind for Common<D> {
         self.config.parts().rate.map(|rate| rate as f64).ok_or(Unchanged::Closed)
     }
 
+    fn may_have(&self, connections: u32) -> Result<(), Unchanged> {
+        self.turns.may_have(connections, true)
+    }
+
     fn takes_part(&self, bucket: u16) -> bool {
         self.turns.takes_part(bucket)
     }

@@ -14,9 +14,6 @@ use crate::report::Recorder;
 use crate::run::outcome::LaneOutcome;
 use crate::run::{clock, timeline};
 
-/// Most connections of a lane whose handshakes are waited for at a time before the run.
-const OPENING: usize = 256;
-
 /// The whole run of one lane.
 pub(super) async fn lane<D: Dialogue>(common: Arc<Common<D>>, bucket: u16) -> LaneOutcome<D::Counts> {
     let lane = Arc::new(Lane::new(common.clone(), bucket));
@@ -53,17 +50,13 @@ pub(super) async fn lane<D: Dialogue>(common: Arc<Common<D>>, bucket: u16) -> La
 
 /// Opens the connections, and sends what is sent before the run. An error is why the run cannot go on, if it was not just stopped.
 async fn prepare<D: Dialogue>(lane: &Arc<Lane<D>>) -> Result<(), Option<String>> {
-    let n = lane.inner().places.len();
-    for at in 0..n {
-        lane.inner().live += 1;
-        // Only fails outside a lane, where nothing of this runs.
-        let _ = flowlane::spawn(task::run(lane.clone(), at));
-        if at % BATCH == BATCH - 1 {
+    while task::begin_next(lane) {
+        if lane.inner().begun.is_multiple_of(BATCH) {
             flowlane::yield_now().await;
         }
-        pause(lane, u64::MAX, true, |inner| at < inner.tried + OPENING).await;
+        pause(lane, u64::MAX, true, Inner::may_begin).await;
     }
-    pause(lane, u64::MAX, true, |inner| inner.tried == n).await;
+    pause(lane, u64::MAX, true, |inner| inner.tried == inner.begun).await;
     if lane.common.gate.stopped() {
         return Err(None);
     }
@@ -101,7 +94,7 @@ fn begin<D: Dialogue>(lane: &Lane<D>, start: u64) {
 }
 
 /// Lets what is outstanding arrive and connections say that they end, as long as the timeout, and ends those that have not.
-async fn end<D: Dialogue>(lane: &Lane<D>) {
+async fn end<D: Dialogue>(lane: &Arc<Lane<D>>) {
     lane.enter(Stage::Ending);
     pause(lane, clock() + lane.common.timeout, false, |inner| inner.live == 0).await;
     lane.enter(Stage::Over);

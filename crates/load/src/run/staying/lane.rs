@@ -13,13 +13,17 @@ use std::task::{Context, Waker};
 
 use super::book::Book;
 use super::common::Common;
-use super::{Conn, Dialogue, Trouble};
+use super::wanted::Wanted;
+use super::{Conn, Dialogue, Trouble, task};
 use crate::run::clock;
 use crate::run::moments::Moments;
 use crate::run::outcome::LaneOutcome;
 
 /// Most that is sent before the worker does its other work.
 pub(super) const BATCH: usize = 32;
+
+/// Most connections of a lane whose first handshakes are waited for at a time.
+const OPENING: usize = 256;
 
 /// What connections do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,9 @@ pub(crate) struct Inner<D: Dialogue> {
     pub(super) stage: Stage,
     pub(super) book: Book<D>,
     pub(super) places: Vec<Place<D>>,
+    pub(super) wanted: Wanted,
+    /// The number of its first connection among all.
+    first: u64,
     pub(crate) pen: D::Pen,
     depth: usize,
     /// In an open loop: connections that have room, in turn.
@@ -61,8 +68,9 @@ pub(crate) struct Inner<D: Dialogue> {
     pub(super) blocked: bool,
     /// Tasks of connections that have not ended.
     pub(super) live: usize,
-    /// Connections that stand, and those whose first attempt is over.
+    /// Connections that stand, those that were begun, and those whose first attempt is over.
     pub(super) standing: usize,
+    pub(super) begun: usize,
     pub(super) tried: usize,
     main: Option<Waker>,
 }
@@ -71,7 +79,8 @@ pub(crate) struct Inner<D: Dialogue> {
 #[derive(Debug)]
 pub(super) struct Place<D: Dialogue> {
     pub(super) conn: D::Conn,
-    /// Wakes its task.
+    /// Whether it has a task, and what wakes that.
+    runs: bool,
     pub(super) waker: Option<Waker>,
     /// In the queue of those that have room.
     listed: bool,
@@ -83,7 +92,14 @@ pub(super) struct Place<D: Dialogue> {
 
 impl<D: Dialogue> Place<D> {
     fn new(ordinal: u64) -> Self {
-        Self { conn: D::Conn::new(ordinal), waker: None, listed: false, dirty: false, gives_up: false }
+        Self {
+            conn: D::Conn::new(ordinal),
+            runs: false,
+            waker: None,
+            listed: false,
+            dirty: false,
+            gives_up: false,
+        }
     }
 
     fn wake(&self) {
@@ -102,6 +118,8 @@ impl<D: Dialogue> Lane<D> {
             stage: Stage::Before,
             book: Book::new(common.timeout),
             places: (first..first + conns).map(Place::new).collect(),
+            wanted: Wanted::new(conns as usize),
+            first,
             pen: D::pen(&common, bucket, seed),
             depth: parts.depth,
             ready: VecDeque::with_capacity(conns as usize),
@@ -109,6 +127,7 @@ impl<D: Dialogue> Lane<D> {
             blocked: false,
             live: 0,
             standing: 0,
+            begun: 0,
             tried: 0,
             main: None,
         };
@@ -127,10 +146,24 @@ impl<D: Dialogue> Lane<D> {
         inner.places.iter().for_each(Place::wake);
     }
 
-    /// Slow work: progress, and what has waited too long.
-    pub(super) fn tick(&self) {
+    /// Slow work: progress, what has waited too long, and how many connections there are to be.
+    pub(super) fn tick(self: &Arc<Self>) {
         let mut inner = self.inner();
         let (now, standing) = (clock(), inner.standing as u64);
+        if matches!(inner.stage, Stage::Closed(_) | Stage::Open) {
+            let common = &self.common;
+            let share = |n: u32| {
+                let mine = common.turns.among(n.into(), self.bucket, true);
+                (mine.end - mine.start) as usize
+            };
+            if inner.wanted.follow(&common.gate.changes, now, share) {
+                inner.places.iter().skip(inner.wanted.count).for_each(Place::wake);
+            }
+            if inner.wanted.has_to_begin() {
+                // Only fails outside a lane, where nothing of this runs.
+                let _ = flowlane::spawn(task::begin_wanted(self.clone()));
+            }
+        }
         inner.book.tick(now, standing);
         if let Some(schedule) = &mut inner.schedule {
             schedule.follow(&self.common.gate, now);
@@ -139,10 +172,12 @@ impl<D: Dialogue> Lane<D> {
         progress.answers.store(inner.book.all.answered, Ordering::Relaxed);
         progress.prepared.store(inner.book.all.prepared, Ordering::Relaxed);
         let patience = self.common.timeout;
-        for place in &mut inner.places {
+        let leaves = inner.wanted.leaves(now.saturating_sub(patience));
+        for (at, place) in inner.places.iter_mut().enumerate() {
             // Guard: `now.saturating_sub(sent) >= patience` as `false` fails
             // load/memcached::wrong::silence_is
-            if place.conn.oldest().is_some_and(|sent| now.saturating_sub(sent) >= patience) {
+            let waits = place.conn.oldest().is_some_and(|sent| now.saturating_sub(sent) >= patience);
+            if waits || at >= leaves {
                 place.gives_up = true;
                 place.wake();
             }
@@ -171,6 +206,38 @@ impl<D: Dialogue> Inner<D> {
         }
     }
 
+    /// The next place that is to have a task and has none; it has one from now on.
+    pub(super) fn begins(&mut self) -> Option<usize> {
+        while let Some(at) = self.wanted.next() {
+            if at == self.places.len() {
+                self.places.push(Place::new(self.first + at as u64));
+            }
+            if !std::mem::replace(&mut self.places[at].runs, true) {
+                (self.live, self.begun) = (self.live + 1, self.begun + 1);
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Whether another connection may be begun before those are tried that were.
+    pub(super) fn may_begin(&self) -> bool {
+        self.begun < self.tried + OPENING
+    }
+
+    /// The task of a place is over.
+    pub(super) fn is_over(&mut self, at: usize) {
+        (self.places[at].runs, self.places[at].waker) = (false, None);
+        self.live -= 1;
+        self.tell_main();
+    }
+
+    /// Whether what is sent on it may wait for it.
+    #[inline]
+    fn has_room(&self, at: usize) -> bool {
+        self.wanted.has(at) && self.places[at].conn.has_room(self.depth)
+    }
+
     /// A connection was opened. What came with its opening is the first that is heard on it.
     pub(super) fn stands(&mut self, at: usize, opened: D::Opened, now: u64) -> Result<(), Trouble<D::Fault>> {
         let Self { places, pen, .. } = self;
@@ -192,7 +259,7 @@ impl<D: Dialogue> Inner<D> {
     /// Sends what the stage wants sent on a connection.
     pub(super) fn ask(&mut self, at: usize, now: u64) {
         match self.stage {
-            Stage::Closed(end) if now < end => {
+            Stage::Closed(end) if now < end && self.wanted.has(at) => {
                 let Self { places, pen, book, depth, .. } = self;
                 let conn = &mut places[at].conn;
                 while conn.has_room(*depth) {
@@ -250,9 +317,8 @@ impl<D: Dialogue> Inner<D> {
 
     /// Puts a connection that has room behind the others that have.
     fn list(&mut self, at: usize) {
-        let place = &mut self.places[at];
-        if self.stage == Stage::Open && !place.listed && place.conn.has_room(self.depth) {
-            place.listed = true;
+        if self.stage == Stage::Open && !self.places[at].listed && self.has_room(at) {
+            self.places[at].listed = true;
             self.ready.push_back(at as u32);
         }
     }
@@ -261,9 +327,8 @@ impl<D: Dialogue> Inner<D> {
     fn free(&mut self) -> Option<usize> {
         loop {
             let at = self.ready.pop_front()? as usize;
-            let place = &mut self.places[at];
-            place.listed = false;
-            if place.conn.has_room(self.depth) {
+            self.places[at].listed = false;
+            if self.has_room(at) {
                 return Some(at);
             }
         }

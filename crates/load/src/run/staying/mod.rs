@@ -16,6 +16,7 @@ mod lane;
 mod pace;
 mod task;
 mod trouble;
+mod wanted;
 
 use std::fmt::Debug;
 use std::future::Future;

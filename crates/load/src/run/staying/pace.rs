@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::run::moments::Moments;
 use crate::run::{GRACE, TICK, clock, wait};
 
 /// Sends what is due at the moments of the schedule, until `finish`.
-pub(super) async fn open_loop<D: Dialogue>(lane: &Lane<D>, finish: u64) {
+pub(super) async fn open_loop<D: Dialogue>(lane: &Arc<Lane<D>>, finish: u64) {
     loop {
         let now = clock();
         // Who wakes late, even after the end, still sends what was due before it.
@@ -49,14 +50,14 @@ pub(super) async fn open_loop<D: Dialogue>(lane: &Lane<D>, finish: u64) {
 }
 
 /// Waits for a moment, or until nothing is sent any more after `last`.
-pub(super) async fn until<D: Dialogue>(lane: &Lane<D>, moment: u64, last: u64) {
+pub(super) async fn until<D: Dialogue>(lane: &Arc<Lane<D>>, moment: u64, last: u64) {
     let over = |now| now >= last || lane.common.gate.stopped();
     wait::until(moment, lane.common.config.parts().exact, over, || lane.tick()).await;
 }
 
 /// Waits until something is so, or until `last`, or, if `stops`, until the run is stopped.
 pub(super) async fn pause<D: Dialogue>(
-    lane: &Lane<D>,
+    lane: &Arc<Lane<D>>,
     last: u64,
     stops: bool,
     so: impl Fn(&Inner<D>) -> bool,

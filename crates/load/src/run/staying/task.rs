@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use flowlane::{Failure, TcpStream};
 
-use super::lane::{Inner, Lane, Stage};
+use super::lane::{BATCH, Inner, Lane, Stage};
 use super::{Conn, Dialogue, Trouble};
 use crate::run::clock;
 use crate::run::door::Refusal;
@@ -26,7 +26,28 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
 }
 
-/// The connection in the place `at` of a lane, until the run ends.
+/// Between connections that are begun while a run lasts.
+const BREATH: Duration = Duration::from_millis(1);
+
+/// Begins the connection of the next place that is to have one; `false` if there is none.
+pub(super) fn begin_next<D: Dialogue>(lane: &Arc<Lane<D>>) -> bool {
+    let next = lane.inner().begins();
+    if let Some(at) = next {
+        // Only fails outside a lane, where nothing of this runs.
+        let _ = flowlane::spawn(run(lane.clone(), at));
+    }
+    next.is_some()
+}
+
+/// Begins connections that are wanted since the load was changed, some at a time, so that what is due does not wait for them.
+pub(super) async fn begin_wanted<D: Dialogue>(lane: Arc<Lane<D>>) {
+    while !lane.is_ending() && (0..BATCH).all(|_| !lane.inner().may_begin() || begin_next(&lane)) {
+        flowlane::sleep(BREATH).await;
+    }
+    lane.inner().wanted.is_beginning = false;
+}
+
+/// The connection in the place `at` of a lane, until the run ends or fewer are wanted.
 pub(super) async fn run<D: Dialogue>(lane: Arc<Lane<D>>, at: usize) {
     // A task's waker never changes.
     poll_fn(|cx| {
@@ -35,17 +56,14 @@ pub(super) async fn run<D: Dialogue>(lane: Arc<Lane<D>>, at: usize) {
     })
     .await;
     let mut turn = 0;
-    while lane.goes_on() {
+    while lane.goes_on(at) {
         let was_of_use = once(&lane, at, turn).await;
         turn += 1;
-        if !was_of_use && lane.goes_on() {
+        if !was_of_use && lane.goes_on(at) {
             flowlane::sleep(PAUSE).await;
         }
     }
-    let mut inner = lane.inner();
-    inner.places[at].waker = None;
-    inner.live -= 1;
-    inner.tell_main();
+    lane.inner().is_over(at);
 }
 
 /// Opens it, and sends and reads on it; whether it brought an answer that was no error.
@@ -106,20 +124,21 @@ pub(crate) async fn connect<D: Dialogue>(
     let connect = lane.common.connect(lane.bucket, at, turn);
     let stream = TcpStream::begin(connect).map_err(|e| Some(Trouble::Connect(e)))?;
     let connected = async { poll_fn(|cx| stream.poll_connected(cx)).await.map_err(Trouble::Connect) };
-    within(lane, connected, Trouble::Connect(Failure::TimedOut.into())).await?;
+    within(lane, at, connected, Trouble::Connect(Failure::TimedOut.into())).await?;
     Ok(stream)
 }
 
 /// What comes of it, or `too_late` after the timeout, or nothing if the run does not go on.
 pub(crate) async fn within<D: Dialogue, T>(
     lane: &Lane<D>,
+    at: usize,
     what: impl Future<Output = Result<T, Trouble<D::Fault>>>,
     too_late: Trouble<D::Fault>,
 ) -> Result<T, Option<Trouble<D::Fault>>> {
     let (mut what, mut over) = (pin!(what), pin!(flowlane::sleep(lane.common.config.parts().timeout)));
     let mut too_late = Some(too_late);
     poll_fn(|cx| {
-        if !lane.goes_on() {
+        if !lane.goes_on(at) {
             return Poll::Ready(Err(None));
         }
         match what.as_mut().poll(cx) {
@@ -147,8 +166,12 @@ fn not_opened<D: Dialogue>(lane: &Lane<D>, inner: &mut Inner<D>, trouble: &Troub
 }
 
 impl<D: Dialogue> Lane<D> {
-    fn goes_on(&self) -> bool {
-        !self.common.gate.stopped() && !matches!(self.inner().stage, Stage::Ending | Stage::Over)
+    fn is_ending(&self) -> bool {
+        self.common.gate.stopped() || matches!(self.inner().stage, Stage::Ending | Stage::Over)
+    }
+
+    fn goes_on(&self, at: usize) -> bool {
+        !self.is_ending() && self.inner().wanted.has(at)
     }
 }
 
@@ -163,15 +186,18 @@ impl<D: Dialogue> Inner<D> {
                 Stage::Over if idle => return Poll::Ready(Ok(())),
                 // What was said has no answer, or that it ends.
                 Stage::Over => return Poll::Ready(Err(Trouble::NoAnswer)),
+                // It does not answer that it is to end.
+                _ if place.gives_up && idle => return Poll::Ready(Ok(())),
                 // Guard: `place.gives_up` as `false` fails load/ws::wrong::a_handshake_without
                 _ if place.gives_up => return Poll::Ready(Err(Trouble::NoAnswer)),
-                Stage::Ending if idle && !D::SAYS_BYE => return Poll::Ready(Ok(())),
-                Stage::Ending if idle => {
+                _ if !idle => {}
+                // Guard: `self.wanted.has(at)` as `true` fails load/staying::connections_to_a_memcached
+                stage if stage != Stage::Ending && self.wanted.has(at) => self.ask(at, now),
+                _ if !D::SAYS_BYE => return Poll::Ready(Ok(())),
+                _ => {
                     let Self { places, pen, .. } = self;
                     places[at].conn.close(pen);
                 }
-                _ if idle => self.ask(at, now),
-                _ => {}
             }
             let wrote = self.write(at, cx, now)?;
             let read = match self.read(at, cx, &mut now) {
