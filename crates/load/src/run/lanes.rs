@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::changer::{Changeable, Changer};
 use super::changes::{Change, Unchanged};
 use super::gate::{self, Gate, Outcomes, Patience, gather};
+use super::gone::Gone;
 use super::outcome::{Account, LaneOutcome, Outcome};
 use super::timeline::{self, Phase};
 
@@ -137,10 +138,10 @@ impl<K: Kind> Lanes<K> {
         self.kind.gate().begin_at(moment);
     }
 
-    /// From now on this part of a run has `of` times its rate for each `left`, since other generators are gone: the lanes of all, and of those that are
-    /// left.
-    pub fn raise(&self, of: u32, left: u32) {
-        self.kind.gate().raise(of, left);
+    /// From now on this part of a run of `of` lanes has its share of what generators had that are gone: of the rate, and of connections where the load has any;
+    /// the list only grows.
+    pub fn share(&self, of: usize, gone: &[Gone]) {
+        self.kind.gate().share(of, gone);
     }
 
     /// The phases of the run, including the opening of connections that stay.

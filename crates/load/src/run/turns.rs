@@ -10,6 +10,7 @@ use flowlane_stack::rng::Rng;
 
 use super::changes::Unchanged;
 use super::flows::Sources;
+use super::gone::{Gone, dealt_anew};
 use super::moments::Moments;
 use super::part::{Part, even};
 use super::timeline::Phase;
@@ -99,6 +100,19 @@ impl Turns {
             (u128::from(weights[..lane].iter().sum::<u64>()) * u128::from(n) / u128::from(all)) as u64
         };
         at(usize::from(bucket))..at(usize::from(bucket) + 1)
+    }
+
+    /// The numbers of connections that a lane has of generators that are gone. Where each connection has a flow, it has no other.
+    pub(crate) fn taken(&self, bucket: u16, gone: &[Gone], one_a_flow: bool) -> Vec<Range<u64>> {
+        if !self.takes_over(one_a_flow) || !self.takes_part(bucket) {
+            return Vec::new();
+        }
+        dealt_anew(self.all, self.part.of, self.part.lane(bucket), gone)
+    }
+
+    /// Whether lanes can have connections of others.
+    pub(crate) fn takes_over(&self, one_a_flow: bool) -> bool {
+        self.flows.is_none() || !one_a_flow
     }
 
     fn weights(&self, one_a_flow: bool) -> Vec<u64> {

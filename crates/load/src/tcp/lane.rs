@@ -80,10 +80,23 @@ impl Lane {
         for (at, all) in changes.sizes_after(self.resizes.count()) {
             self.is_resized(at, all.into());
         }
+        if let Some(gone) = self.common.gate.gone(self.resizes.gone()).filter(|_| !stays) {
+            // How many come and go at once; of those that stay each has a number.
+            let turns = &self.common.turns;
+            let taken: u64 = turns.taken(self.bucket, &gone, false).iter().map(|r| r.end - r.start).sum();
+            // Guard: `turns.of(self.bucket) + taken` as `turns.of(self.bucket)` fails load/staying::connections_of_others
+            let wanted = turns.of(self.bucket) + taken;
+            self.resizes.takes_over(gone.len(), wanted);
+        }
         if self.resizes.come(clock()) || is_stretched {
             // Guard: no `self.wake_all();` fails cli/load_set::a_rate_is_changed
             self.wake_all();
         }
+    }
+
+    /// Whether connections of others can be opened in the lane.
+    pub(super) fn takes_over(&self) -> bool {
+        self.common.turns.takes_over(self.common.config.mode.stays())
     }
 
     /// There are `all` connections from a moment on. The messages are theirs once the last is to be begun.

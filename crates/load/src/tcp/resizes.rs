@@ -33,12 +33,14 @@ pub(super) struct Resizes {
     /// Those whose moment has come, and how many connections there are to be since.
     came: AtomicUsize,
     wanted: AtomicU64,
+    /// Generators that are gone, as far as it has their connections.
+    gone: AtomicUsize,
 }
 
 impl Resizes {
     /// `wanted`: connections of the lane at the start.
     pub(super) fn new(wanted: u64) -> Self {
-        Self { all: Mutex::default(), count: 0.into(), came: 0.into(), wanted: wanted.into() }
+        Self { all: Mutex::default(), count: 0.into(), came: 0.into(), wanted: wanted.into(), gone: 0.into() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Resize>> {
@@ -59,6 +61,17 @@ impl Resizes {
     /// Connections that the lane is to have.
     pub(super) fn wanted(&self) -> u64 {
         self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Generators that are gone, as far as it has their connections.
+    pub(super) fn gone(&self) -> usize {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// There are to be so many, since so many generators are gone.
+    pub(super) fn takes_over(&self, gone: usize, wanted: u64) {
+        self.wanted.store(wanted, Ordering::Relaxed);
+        self.gone.store(gone, Ordering::Relaxed);
     }
 
     /// One was agreed.

@@ -43,23 +43,27 @@ pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<TcpCou
         },
         _ => opener.stay().await,
     }
-    wait(&lane, bucket, lane.end, usize::MAX).await;
+    wait(&lane, bucket, lane.end, None).await;
     let stopped = clock();
     // What is on its way may still arrive.
     lane.wake_all();
-    wait(&lane, bucket, clock() + common.timeout, usize::MAX).await;
+    wait(&lane, bucket, clock() + common.timeout, None).await;
     lane.give_up();
-    wait(&lane, bucket, u64::MAX, usize::MAX).await;
+    wait(&lane, bucket, u64::MAX, None).await;
     lane.publish(bucket);
     lane.outcome(stopped)
 }
 
-/// Waits until nobody is left, or until `until`, or until the run is stopped before its end, or the number of connections was changed more often.
-async fn wait(lane: &Lane, bucket: u16, until: u64, resized: usize) {
+/// Waits until nobody is left, or until `until`, or until the run is stopped before its end, or, if `known` is said, the number of connections was
+/// changed more often or more generators are gone.
+async fn wait(lane: &Lane, bucket: u16, until: u64, known: Option<(usize, usize)>) {
     loop {
         lane.publish(bucket);
         let now = clock();
-        let cut = until == lane.end && lane.common.gate.stopped() || lane.resizes.count() > resized;
+        let gate = &lane.common.gate;
+        let is_new =
+            |(resized, gone): (usize, usize)| lane.resizes.count() > resized || gate.are_gone() > gone;
+        let cut = until == lane.end && gate.stopped() || known.is_some_and(is_new);
         if now >= until || cut || lane.inner().live == 0 {
             return;
         }
@@ -90,49 +94,89 @@ impl Opener {
         until(moment, exact, |now| lane.ending(now), || lane.publish(self.bucket)).await
     }
 
-    /// Connections that stay: those of the start, and more whenever more are wanted.
+    /// Connections that stay: those of the start, more whenever more are wanted, and those that others had.
     async fn stay(&mut self) {
         let lane = self.lane.clone();
         let turns = &lane.common.turns;
         let (all, first, count) = (turns.all(), turns.before(self.bucket), turns.of(self.bucket));
         let start =
             Resize { at: lane.start, from: lane.standing, before: 0, all, mine: first..first + count };
-        self.open(0, &start, 0).await;
-        let (mut had, mut resized) = (count, 0);
+        self.resize(0, &start, 0).await;
+        let (mut had, mut resized, mut gone) = (count, 0, 0);
         loop {
-            wait(&lane, self.bucket, lane.end, resized).await;
-            let Some(resize) = lane.resizes.nth(resized).filter(|_| !lane.ending(clock())) else { return };
-            resized += 1;
-            self.open(had, &resize, resized).await;
-            had = resize.count();
+            wait(&lane, self.bucket, lane.end, Some((resized, gone))).await;
+            if lane.ending(clock()) {
+                return;
+            }
+            if let Some(resize) = lane.resizes.nth(resized) {
+                resized += 1;
+                self.resize(had, &resize, resized).await;
+                had = resize.count();
+            } else if let Some(list) = lane.common.gate.gone(gone) {
+                gone = list.len();
+                let numbers = turns.taken(self.bucket, &list, true).into_iter().flatten();
+                // The first are those that it has taken already.
+                let more: Vec<u64> = numbers.skip((had - count) as usize).collect();
+                self.take_over(had, &more).await;
+                had += more.len() as u64;
+            } else {
+                return;
+            }
         }
     }
 
-    /// Opens those that the lane has not yet, one after the other.
-    async fn open(&mut self, had: u64, resize: &Resize, resized: usize) {
+    /// Opens those that the lane has not yet.
+    async fn resize(&mut self, had: u64, resize: &Resize, resized: usize) {
+        let config = &self.lane.common.clone().config;
+        let more = had..had.max(resize.count());
+        let time = config.opening_time(resize.all.saturating_sub(resize.before));
+        let task = |nth: u64| {
+            let slots = config.rate.map(|rate| Slots::of(resize, nth, rate));
+            Task { phase: phase(config.mode, resize.mine.start + nth), slots, nth, resized, begun: None }
+        };
+        self.open(more.end - more.start, more.map(task), resize.at, time).await;
+    }
+
+    /// Opens connections with these numbers that others had. What was due of them before was the others'.
+    async fn take_over(&mut self, had: u64, numbers: &[u64]) {
+        let (common, standing, now) = (self.lane.common.clone(), self.lane.standing, clock());
+        let (config, all) = (&common.config, common.turns.all());
+        let mine = common.turns.of(self.bucket).max(1);
+        let time = config.opening_time((numbers.len() as u64).saturating_mul(all) / mine);
+        let task = |(nth, number): (u64, &u64)| {
+            let slots =
+                config.rate.map(|rate| Slots::numbered(standing, *number, (all, rate)).since(clock()));
+            Task { phase: phase(config.mode, *number), slots, nth, resized: 0, begun: None }
+        };
+        let tasks = (had..).zip(numbers).map(task);
+        self.open(numbers.len() as u64, tasks, now, time).await;
+    }
+
+    /// Opens so many connections that stay one after the other, evenly over a time, in turn with the other lanes.
+    async fn open(
+        &mut self,
+        count: u64,
+        mut tasks: impl Iterator<Item = Task> + Send,
+        at: u64,
+        time: Duration,
+    ) {
         let common = self.lane.common.clone();
-        let more = resize.count().saturating_sub(had);
-        // Evenly over the time it takes, in turn with the other lanes.
-        let time = common.config.opening_time(resize.all.saturating_sub(resize.before)).as_nanos();
-        for nth in had..had + more {
-            let due = resize.at + (u128::from(nth - had) * time / u128::from(more)) as u64;
+        for n in 0..count {
+            let due = at + (u128::from(n) * time.as_nanos() / u128::from(count)) as u64;
             if !self.until(due).await {
                 if common.gate.door.is_shut() {
                     return;
                 }
                 let (mut inner, now) = (self.lane.inner(), clock());
-                inner.counts.unsent += had + more - nth;
-                inner.recorder.tally(now).unsent += had + more - nth;
+                inner.counts.unsent += count - n;
+                inner.recorder.tally(now).unsent += count - n;
                 return;
             }
-            let index = resize.mine.start + nth;
-            let slots = common.config.rate.map(|rate| Slots::of(resize, nth, rate));
-            let phase = if common.config.mode == Mode::Read { 0 } else { index.wrapping_mul(7919) };
-            let task = Task { phase, slots, nth, resized, begun: None };
-            self.turn = nth;
+            let Some(task) = tasks.next() else { return };
+            self.turn = task.nth;
             let (connect, _) = self.next(&common);
             self.begin(connect, due, task);
-            if nth % BATCH as u64 == BATCH as u64 - 1 {
+            if n % BATCH as u64 == BATCH as u64 - 1 {
                 flowlane::yield_now().await;
             }
         }
@@ -265,6 +309,11 @@ impl Opener {
             Err(error) => self.lane.left(&mut inner, Err(Trouble::Connect(error))),
         }
     }
+}
+
+/// Where in the pattern the connection with this number begins.
+fn phase(mode: Mode, number: u64) -> u64 {
+    if mode == Mode::Read { 0 } else { number.wrapping_mul(7919) }
 }
 
 fn from(common: &Common, client: Endpoint) -> Connect {

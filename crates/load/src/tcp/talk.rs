@@ -49,7 +49,18 @@ pub(super) struct Slots {
 impl Slots {
     /// Those of a lane's connection that stays, of all there are from then on.
     pub(super) fn of(resize: &Resize, nth: u64, rate: u64) -> Self {
-        Self { start: resize.from, nth: resize.mine.start + nth, step: resize.all, rate }
+        Self::numbered(resize.from, resize.mine.start + nth, (resize.all, rate))
+    }
+
+    /// Those of the connection with this number among all, of which there are so many, with so many messages a second.
+    pub(super) fn numbered(start: u64, number: u64, (all, rate): (u64, u64)) -> Self {
+        Self { start, nth: number, step: all, rate }
+    }
+
+    /// The same, but for what was due before a moment.
+    pub(super) fn since(mut self, moment: u64) -> Self {
+        self.pass(moment, |_, _| ());
+        self
     }
 
     fn peek(&self) -> u64 {
@@ -360,7 +371,9 @@ impl Talk {
         let Some(slots) = &mut self.task.slots else { return Some(now) };
         let due = lane.comes(slots.peek());
         if due > now {
-            if let Some(raised) = lane.common.gate.raised() {
+            // Who has connections of others is no faster on its own.
+            // Guard: `!lane.takes_over()` as `true` fails load/staying::connections_that_take_over
+            if let Some(raised) = lane.common.gate.raised().filter(|_| !lane.takes_over()) {
                 slots.raise(raised, (lane.common.turns.all(), lane.common.config.rate.unwrap_or(1)));
             }
             if due < lane.end {

@@ -5,16 +5,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane::{
     Endpoint, Host, Interface, Key, ListenOptions, PairConfig, Rss, Runtime, TcpListener, TcpStream, spawn,
 };
 use flowlane_load::memcached::{MemcachedLoad, MemcachedLoadConfig, Mix};
+use flowlane_load::run::gone::Gone;
 use flowlane_load::run::lanes::{Kind, Lanes};
 use flowlane_load::tcp::{Mode, service};
 use flowlane_load::ws::{WsLoad, WsLoadConfig};
-use flowlane_load::{Change, ClientRange, Outcome, Phase, Sources, TcpLoad, TcpLoadConfig, Unchanged};
+use flowlane_load::{
+    Change, ClientRange, FlowWish, Outcome, Part, Phase, Sources, TcpLoad, TcpLoadConfig, Unchanged, flows,
+};
+use flowlane_rss::Protocol;
 
 use super::{memcached, ws};
 
@@ -262,4 +266,113 @@ fn a_server_that_answers_no_close_frame_keeps_no_connection_that_is_too_many() {
     });
     assert!(!changes.is_empty());
     assert_eq!((counts.connected, counts.unclosed, counts.broken), (8, 8, 0), "{counts:?}");
+}
+
+/// A part of two lanes of six, whose others go one after the other: the connections that each left are opened.
+fn takes_over<K: Kind>(load: &Lanes<K>, server: (u16, Serve)) -> (Outcome<K::Counts>, Arc<Seen>) {
+    // Of twelve connections it has four, then half of the other eight, then all.
+    let gone = [Gone { first: 2, lanes: 2, sent: Vec::new() }, Gone { first: 4, lanes: 2, sent: Vec::new() }];
+    let step = Cell::new(0);
+    let ran = run(load, server, |seen| {
+        if load.is_ready() {
+            load.begin_at(Instant::now());
+        }
+        if seen.open.load(Relaxed) == [4, 6, 12][step.get()] {
+            step.set(step.get() + 1);
+            load.share(6, gone.get(..step.get()).unwrap_or(&gone));
+        }
+        step.get() < 3
+    });
+    assert_eq!((ran.0.failure.as_ref(), step.get(), ran.1.all.load(Relaxed)), (None, 3, 12));
+    ran
+}
+
+fn part() -> Option<Part> {
+    Some(Part { first: 0, of: 6 })
+}
+
+#[test]
+fn connections_of_others_that_are_gone_are_opened() {
+    for rate in [None, Some(3000)] {
+        let load = MemcachedLoad::part(memcached(12, rate), part()).unwrap();
+        let (Outcome { counts, .. }, _) = takes_over(&load, (11211, misses));
+        assert_eq!((counts.answered, counts.failed(), counts.broken), (counts.requests, 0, 0), "{counts:?}");
+        let load = WsLoad::part(websockets(12, rate), part()).unwrap();
+        let (Outcome { counts, .. }, _) = takes_over(&load, (80, echoes));
+        assert_eq!((counts.answered, counts.closed), (counts.messages, 12), "{counts:?}");
+    }
+    for (mode, rate) in [(Mode::Hold, Some(3000)), (Mode::Echo, None)] {
+        let load = TcpLoad::part(tcp(mode, 12, rate), part()).unwrap();
+        let (Outcome { counts, .. }, _) = takes_over(&load, (7, echoes_bytes));
+        assert_eq!((counts.completed, counts.standing, counts.failed()), (12, 12, 0), "{counts:?}");
+        assert_eq!(counts.answers, counts.messages);
+    }
+    // Of those that come and go there are as many at once.
+    let load = TcpLoad::part(tcp(Mode::Connect, 12, None), part()).unwrap();
+    let most = Cell::new(0);
+    let (Outcome { counts, .. }, _) = run(&load, (7, echoes_late), |seen| {
+        if load.is_ready() {
+            load.begin_at(Instant::now());
+        }
+        let open = seen.open.load(Relaxed);
+        if open >= 4 {
+            load.share(6, &[Gone { first: 2, lanes: 4, sent: Vec::new() }]);
+        }
+        most.set(most.get().max(open));
+        most.get() < 10
+    });
+    assert!(most.get() <= 12 && counts.failed() == 0, "{}: {counts:?}", most.get());
+}
+
+/// Those that stay have the places of others in the schedule, so that all of it is sent from then on.
+#[test]
+fn connections_that_take_over_send_what_was_the_others() {
+    let load = TcpLoad::part(tcp(Mode::Hold, 12, Some(3000)), part()).unwrap();
+    let (taken, gone) = (Cell::new(None), [Gone { first: 2, lanes: 4, sent: Vec::new() }]);
+    let (Outcome { counts, elapsed, .. }, _) = run(&load, (7, echoes_bytes), |seen| {
+        if load.is_ready() {
+            load.begin_at(Instant::now());
+        }
+        if taken.get().is_none() && seen.open.load(Relaxed) == 4 {
+            load.share(6, &gone);
+        }
+        if taken.get().is_none() && seen.open.load(Relaxed) == 12 {
+            taken.set(Some(Instant::now()));
+        }
+        taken.get().is_none_or(|at| at.elapsed() < Duration::from_millis(600))
+    });
+    let were = counts.messages + counts.unsent;
+    // All of it for six tenths of a second, a third of it before.
+    assert!(were >= 1700 && were as f64 <= 3000.0 * elapsed.as_secs_f64(), "{were} {counts:?} {elapsed:?}");
+}
+
+/// Where each connection has an address and a port that were chosen before the run there are no more than these, and they are used again.
+#[test]
+fn connections_with_flows_are_no_more_than_these() {
+    let (config, clients) = (tcp(Mode::Hold, 8, Some(3000)), ["10.0.1.0/24".parse().unwrap()]);
+    let rss = rss();
+    let wish = FlowWish {
+        target: config.target,
+        clients: &clients,
+        flows: 8,
+        protocol: Protocol::TCP,
+        rss: &rss,
+        aim: None,
+        start: 5,
+    };
+    let sources = Sources::Flows(flows::choose(&wish).unwrap());
+    let load = TcpLoad::new(TcpLoadConfig { sources, ..config }).unwrap();
+    let (sizes, next, changer) = ([4, 8], Cell::new(0usize), load.changer());
+    let (Outcome { counts, .. }, seen) = run(&load, (7, echoes_bytes), |seen| {
+        let before = next.get().checked_sub(1).map_or(8, |last| sizes[last]);
+        if seen.open.load(Relaxed) == before {
+            let Some(size) = sizes.get(next.get()) else { return false };
+            let many = changer.change(Change::Connections(9));
+            assert!(matches!(many, Err(Unchanged::FewFlows(8) | Unchanged::NotBegun)), "{many:?}");
+            next.set(next.get() + usize::from(changer.change(Change::Connections(*size as u32)).is_ok()));
+        }
+        true
+    });
+    assert_eq!((next.get(), seen.all.load(Relaxed)), (2, 12));
+    assert_eq!((counts.begun, counts.completed, counts.failed()), (12, 12, 0), "{counts:?}");
 }

@@ -16,6 +16,7 @@ use super::common::Common;
 use super::wanted::Wanted;
 use super::{Conn, Dialogue, Trouble, task};
 use crate::run::clock;
+use crate::run::gone::Gone;
 use crate::run::moments::Moments;
 use crate::run::outcome::LaneOutcome;
 
@@ -159,6 +160,13 @@ impl<D: Dialogue> Lane<D> {
             if inner.wanted.follow(&common.gate.changes, now, share) {
                 inner.places.iter().skip(inner.wanted.count).for_each(Place::wake);
             }
+            let own = common.turns.of(self.bucket) as usize;
+            let taken = |gone: &[Gone]| {
+                let taken = common.turns.taken(self.bucket, gone, true);
+                taken.iter().map(|range| range.end - range.start).sum::<u64>() as usize
+            };
+            // Guard: no `inner.wanted.take_over(&common.gate, own, taken);` fails load/staying::connections_of_others
+            inner.wanted.take_over(&common.gate, own, taken);
             if inner.wanted.has_to_begin() {
                 // Only fails outside a lane, where nothing of this runs.
                 let _ = flowlane::spawn(task::begin_wanted(self.clone()));

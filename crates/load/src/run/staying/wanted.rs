@@ -1,6 +1,8 @@
 //! Which places of a lane are to have a connection: the first so many. How many is changed while the run lasts.
 
 use crate::run::changes::Changes;
+use crate::run::gate::Gate;
+use crate::run::gone::Gone;
 
 /// How many connections a lane is to have, and up to which they were begun.
 #[derive(Debug)]
@@ -10,13 +12,15 @@ pub(super) struct Wanted {
     /// When that was last changed, nanoseconds, and how often.
     since: u64,
     resized: usize,
+    /// Generators that are gone, as far as it knows.
+    gone: usize,
     /// Whether a task begins what is to be begun.
     pub(super) is_beginning: bool,
 }
 
 impl Wanted {
     pub(super) fn new(count: usize) -> Self {
-        Self { count, next: 0, since: 0, resized: 0, is_beginning: false }
+        Self { count, next: 0, since: 0, resized: 0, gone: 0, is_beginning: false }
     }
 
     /// Whether the place is to have a connection.
@@ -50,6 +54,13 @@ impl Wanted {
         // Guard: `self.next.min(self.count)` as `self.next` fails staying::wanted::tests
         self.next = self.next.min(self.count);
         true
+    }
+
+    /// Follows who is gone since it was last asked: `more` connections are the lane's, besides `own`.
+    pub(super) fn take_over(&mut self, gate: &Gate, own: usize, more: impl Fn(&[Gone]) -> usize) {
+        if let Some(gone) = gate.gone(self.gone) {
+            (self.gone, self.count) = (gone.len(), own + more(&gone));
+        }
     }
 
     /// The first place whose connection was to end before that moment.
