@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use flowlane::{Connect, Endpoint, TcpStream, Time};
+use flowlane::{Connect, Endpoint, SocketError, TcpStream, Time};
 
 use super::common::{BATCH, Common};
 use super::connection::Connection;
@@ -22,7 +22,7 @@ use super::talk::{Slots, Task};
 use super::{Mode, Sources, pattern};
 use crate::run::flows::address;
 use crate::run::outcome::LaneOutcome;
-use crate::run::wait::until;
+use crate::run::wait::{begin, until};
 use crate::run::{GRACE, TICK, clock};
 
 /// Pause of a lane that cannot open a connection.
@@ -175,7 +175,12 @@ impl Opener {
             let Some(task) = tasks.next() else { return };
             self.turn = task.nth;
             let (connect, _) = self.next(&common);
-            self.begin(connect, due, task);
+            let goes_on = || {
+                self.lane.publish(self.bucket);
+                !self.lane.ending(clock())
+            };
+            let begun = begin(&connect, goes_on).await;
+            self.begin(begun.map(|stream| (stream, 0)), due, task);
             if n % BATCH as u64 == BATCH as u64 - 1 {
                 flowlane::yield_now().await;
             }
@@ -226,8 +231,12 @@ impl Opener {
     fn once(&mut self, common: &Common, due: u64, begun: u64) {
         self.lane.inner().sent(due, begun);
         let (connect, phase) = self.next(common);
+        // With Fast Open it asks with its SYN.
+        let config = &common.config;
+        let first = if config.fast_open { pattern::slice(phase, config.size) } else { &[] };
+        let opened = TcpStream::begin_with_data(connect, first);
         let task = Task { phase, slots: None, nth: 0, resized: 0, begun: Some((due, begun)) };
-        self.begin(connect, due, task);
+        self.begin(opened, due, task);
     }
 
     /// Connections that come and go, so many at once.
@@ -292,11 +301,8 @@ impl Opener {
         (connect, turn.wrapping_mul(7919) + u64::from(common.turns.number(self.bucket)))
     }
 
-    /// Begins a connection that was due at that moment, and starts its task. With Fast Open it asks with its SYN.
-    fn begin(&self, connect: Connect, due: u64, task: Task) {
-        let config = &self.lane.common.config;
-        let first = if config.fast_open { pattern::slice(task.phase, config.size) } else { &[] };
-        let begun = TcpStream::begin_with_data(connect, first);
+    /// Starts the task of a connection that was due at that moment and was begun, with so many bytes that went with its SYN.
+    fn begin(&self, begun: Result<(TcpStream, usize), SocketError>, due: u64, task: Task) {
         let mut inner = self.lane.inner();
         inner.counts.begun += 1;
         match begun {

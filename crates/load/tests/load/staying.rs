@@ -95,6 +95,7 @@ fn echoes(stream: TcpStream, _seen: Arc<Seen>) -> Served {
     Box::pin(ws::kit::serve(stream, ws::kit::Far::Closes(u64::MAX, None)))
 }
 
+/// A run that is ended when it has shown what it is to show.
 fn phases() -> Vec<Phase> {
     vec![Phase::hold(Duration::from_secs(20))]
 }
@@ -151,7 +152,9 @@ fn websockets_are_changed_and_closed_by_both_ends() {
         let load = WsLoad::new(websockets(8, rate)).unwrap();
         let (Outcome { counts, .. }, _) = come_and_go(&load, (80, echoes));
         assert_eq!((counts.answered, counts.failed(), counts.broken), (counts.messages, 0, 0), "{counts:?}");
-        assert_eq!((counts.connected, counts.closed, counts.unclosed), (28, 28, 0), "{counts:?}");
+        // The opening handshakes of the last eight may not be over when the run ends.
+        assert!((20..=28).contains(&counts.connected), "{counts:?}");
+        assert_eq!((counts.closed, counts.unclosed), (counts.connected, 0), "{counts:?}");
     }
 }
 
@@ -299,7 +302,8 @@ fn connections_of_others_that_are_gone_are_opened() {
         assert_eq!((counts.answered, counts.failed(), counts.broken), (counts.requests, 0, 0), "{counts:?}");
         let load = WsLoad::part(websockets(12, rate), part()).unwrap();
         let (Outcome { counts, .. }, _) = takes_over(&load, (80, echoes));
-        assert_eq!((counts.answered, counts.closed), (counts.messages, 12), "{counts:?}");
+        assert_eq!((counts.answered, counts.failed()), (counts.messages, 0), "{counts:?}");
+        assert_eq!((counts.closed, counts.unclosed), (counts.connected, 0), "{counts:?}");
     }
     for (mode, rate) in [(Mode::Hold, Some(3000)), (Mode::Echo, None)] {
         let load = TcpLoad::part(tcp(mode, 12, rate), part()).unwrap();
@@ -321,7 +325,7 @@ fn connections_of_others_that_are_gone_are_opened() {
         most.set(most.get().max(open));
         most.get() < 10
     });
-    assert!(most.get() <= 12 && counts.failed() == 0, "{}: {counts:?}", most.get());
+    assert!((10..=12).contains(&most.get()) && counts.failed() == 0, "{}: {counts:?}", most.get());
 }
 
 /// Those that stay have the places of others in the schedule, so that all of it is sent from then on.
@@ -373,6 +377,6 @@ fn connections_with_flows_are_no_more_than_these() {
         }
         true
     });
-    assert_eq!((next.get(), seen.all.load(Relaxed)), (2, 12));
+    assert_eq!((next.get(), seen.all.load(Relaxed)), (2, 12), "{counts:?}");
     assert_eq!((counts.begun, counts.completed, counts.failed()), (12, 12, 0), "{counts:?}");
 }

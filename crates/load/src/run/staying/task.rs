@@ -11,8 +11,8 @@ use flowlane::{Failure, TcpStream};
 
 use super::lane::{BATCH, Inner, Lane, Stage};
 use super::{Conn, Dialogue, Trouble};
-use crate::run::clock;
 use crate::run::door::Refusal;
+use crate::run::{clock, wait};
 
 /// Rounds of writing and reading before the worker does its other work.
 const ROUNDS: usize = 16;
@@ -122,7 +122,8 @@ pub(crate) async fn connect<D: Dialogue>(
     turn: u64,
 ) -> Result<TcpStream, Option<Trouble<D::Fault>>> {
     let connect = lane.common.connect(lane.bucket, at, turn);
-    let stream = TcpStream::begin(connect).map_err(|e| Some(Trouble::Connect(e)))?;
+    let begun = wait::begin(&connect, || lane.goes_on(at)).await;
+    let stream = begun.map_err(|e| Some(Trouble::Connect(e)))?;
     let connected = async { poll_fn(|cx| stream.poll_connected(cx)).await.map_err(Trouble::Connect) };
     within(lane, at, connected, Trouble::Connect(Failure::TimedOut.into())).await?;
     Ok(stream)
