@@ -116,7 +116,7 @@ impl Opener {
                 gone = list.len();
                 let numbers = turns.taken(self.bucket, &list, true).into_iter().flatten();
                 // The first are those that it has taken already.
-                let more: Vec<u64> = numbers.skip((had - count) as usize).collect();
+                let more: Vec<u64> = numbers.skip(had.saturating_sub(count) as usize).collect();
                 self.take_over(had, &more).await;
                 had += more.len() as u64;
             } else {
