@@ -67,7 +67,7 @@ pub(crate) fn dealt_anew(amount: u64, of: usize, lane: usize, gone: &[Gone]) -> 
     let mut had: Vec<Vec<Range<u64>>> = Vec::with_capacity(of);
     for lane in 0..of {
         let end = begin + even(amount, lane, of);
-        had.push(vec![begin..end]);
+        had.push(std::iter::once(begin..end).collect());
         begin = end;
     }
     let own = had.get(lane).cloned().unwrap_or_default();
