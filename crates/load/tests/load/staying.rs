@@ -260,7 +260,7 @@ fn a_server_that_answers_no_close_frame_keeps_no_connection_that_is_too_many() {
     fn keeps_open(stream: TcpStream, _seen: Arc<Seen>) -> Served {
         Box::pin(ws::kit::serve(stream, ws::kit::Far::KeepsOpen))
     }
-    let config = WsLoadConfig { timeout: Duration::from_millis(200), ..websockets(8, None) };
+    let config = WsLoadConfig { timeout: Duration::from_secs(2), ..websockets(8, None) };
     let load = WsLoad::new(config).unwrap();
     let changer = load.changer();
     let (Outcome { counts, changes, .. }, _) = run(&load, (80, keeps_open), |seen| {
