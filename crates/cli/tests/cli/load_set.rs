@@ -121,7 +121,7 @@ fn a_rate_is_changed_and_a_load_is_paused() {
     });
 }
 
-/// A closed loop has others, too, as many as there are descriptors for.
+/// A closed loop has others, too, as many as there are descriptors for; so have loads whose connections stay.
 #[test]
 fn connections_are_changed() {
     let limited = |arguments: &str| {
@@ -146,6 +146,10 @@ fn connections_are_changed() {
             ("of-http", "http", "http http://127.0.0.1:PORT/"),
             ("of-http2", "http", "http http://127.0.0.1:PORT/ --http2 2"),
             ("of-http3", "http --http3 --tls", "http https://127.0.0.1:PORT/ --http3 2 -k"),
+            ("of-memcached", "memcached", "memcached 127.0.0.1:PORT --rate 500"),
+            ("of-ws", "http", "ws ws://127.0.0.1:PORT/ws"),
+            ("of-hold", "tcp-echo", "tcp 127.0.0.1:PORT --mode hold --rate 500"),
+            ("of-echo", "tcp-echo", "tcp 127.0.0.1:PORT --mode echo"),
         ] {
             scope.spawn(move || changed(name, server, load));
         }

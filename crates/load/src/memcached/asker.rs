@@ -12,6 +12,7 @@ use super::items::{Items, write_value};
 use super::place;
 use super::popularity::{Picker, Popularity};
 use crate::run::moments::uniform;
+use crate::run::staying;
 
 /// What requests there are.
 #[derive(Debug, Clone)]
@@ -45,15 +46,12 @@ pub(super) struct Waiting {
     pub(super) kind: Kind,
     /// Keys of a get.
     pub(super) keys: u16,
-    /// When it was to be sent, nanoseconds.
-    pub(super) intended: u64,
-    /// When it was sent.
-    pub(super) sent: u64,
+    pub(super) at: staying::Waiting,
 }
 
 /// The choices of one lane.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub struct Asker {
     pub(super) mix: Mix,
     picker: Picker,
     rng: Rng,

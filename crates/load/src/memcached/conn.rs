@@ -4,40 +4,37 @@
 //! the connection, since nothing behind it can be believed.
 
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Context, Poll};
 
 use flowlane::TcpStream;
 use flowlane_memcached::client::{Answer, Answers};
+use flowlane_memcached::map::LaneMap;
 
-use super::Protocol;
 use super::asker::{Asker, Kind, Waiting};
 use super::book::Book;
 use super::items::is_of_value;
-use super::outcome::Trouble;
+use super::outcome::{Fault, Trouble};
+use super::{MemcachedLoadConfig, Protocol};
+use crate::run::staying;
 
 /// What a buffer may keep once everything is written, bytes.
 const KEPT: usize = 64 << 10;
+/// Requests in flight on a connection while items are stored before the run, and bytes that may wait to be written then.
+const FILLS: usize = 32;
+const FILL_BYTES: usize = 256 << 10;
 
 /// A connection, or the place of one.
 #[derive(Debug, Default)]
-pub(super) struct Conn {
+pub struct Conn {
     /// The connection, while it stands.
-    pub(super) stream: Option<TcpStream>,
-    /// Wakes its task.
-    pub(super) waker: Option<Waker>,
+    stream: Option<TcpStream>,
     /// What is to be written, and how much of it has been.
     out: Vec<u8>,
     written: usize,
     answers: Answers,
     asked: Asked,
     /// The lane of the server that it came to, if keys are asked for by lanes.
-    pub(super) lane: usize,
-    /// In the queue of those that have room for a request.
-    pub(super) listed: bool,
-    /// Has something to write that was asked for outside of its task.
-    pub(super) dirty: bool,
-    /// Its oldest request has waited too long.
-    pub(super) gives_up: bool,
+    lane: usize,
 }
 
 /// Requests in flight, and what is known of the answer to the first.
@@ -52,91 +49,116 @@ struct Asked {
     first: Option<u64>,
     wrong: Option<u64>,
     refused: bool,
-    /// Requests that were answered without an error since the connection stands.
+    /// Requests that were answered without an error.
     good: u64,
     /// The value that comes now: its item, its length, and how much has come.
     value: (u64, usize, usize),
 }
 
-impl Conn {
-    /// Requests in flight.
+impl staying::Conn<MemcachedLoadConfig> for Conn {
+    fn new(_ordinal: u64) -> Self {
+        Self::default()
+    }
+
+    /// What it was told of the server's lanes is the same on all, while the server runs.
+    fn stands(&mut self, (stream, map): (TcpStream, Option<LaneMap>), asker: &mut Asker) -> Vec<u8> {
+        if let Some(map) = map {
+            self.lane = map.here;
+            asker.map = Some(map);
+        }
+        self.stream = Some(stream);
+        Vec::new()
+    }
+
     #[inline]
-    pub(super) fn in_flight(&self) -> usize {
+    fn in_flight(&self) -> usize {
         self.asked.waiting.len()
     }
 
-    /// Whether it brought an answer that was no error since it stands.
-    pub(super) fn is_of_use(&self) -> bool {
-        self.asked.good > 0
-    }
-
-    /// When the oldest of them was sent.
-    pub(super) fn oldest(&self) -> Option<u64> {
-        self.asked.waiting.front().map(|waiting| waiting.sent)
-    }
-
-    /// What is to be written.
     #[inline]
-    pub(super) fn to_write(&self) -> &[u8] {
-        &self.out[self.written..]
+    fn has_room(&self, depth: usize) -> bool {
+        self.stream.is_some() && self.in_flight() < depth
     }
 
-    /// So much of it was written.
+    fn oldest(&self) -> Option<u64> {
+        self.asked.waiting.front().map(|waiting| waiting.at.sent)
+    }
+
+    fn heard(&self) -> u64 {
+        self.asked.good
+    }
+
     #[inline]
-    pub(super) fn wrote(&mut self, n: usize) {
-        self.written += n;
+    fn is_to_write(&self) -> bool {
+        self.written < self.out.len()
+    }
+
+    #[inline]
+    fn ask(&mut self, asker: &mut Asker, book: &mut Book, intended: u64, now: u64) {
+        let (kind, keys) = asker.next(self.lane, &mut self.out, &mut self.asked.items);
+        self.asked.waiting.push_back(Waiting { kind, keys, at: staying::Waiting { intended, sent: now } });
+        book.asked(kind, intended, now);
+    }
+
+    /// Stores items.
+    fn prepare(&mut self, asker: &mut Asker, now: u64) {
+        while self.in_flight() < FILLS
+            && self.out.len() - self.written < FILL_BYTES
+            && asker.next_to_fill(&mut self.out)
+        {
+            let at = staying::Waiting { intended: now, sent: now };
+            self.asked.waiting.push_back(Waiting { kind: Kind::Fill, keys: 1, at });
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, _asker: &mut Asker) -> Result<usize, Trouble> {
+        let Some(stream) = &self.stream else { return Ok(0) };
+        let before = self.written;
+        while self.written < self.out.len() {
+            let Poll::Ready(taken) = stream.poll_write(cx, &self.out[self.written..]) else { break };
+            self.written += taken?;
+        }
+        let n = self.written - before;
         if self.written == self.out.len() {
             self.out.clear();
             self.written = 0;
             self.out.shrink_to(KEPT);
         }
+        Ok(n)
     }
 
-    /// Asks, with a request that was to be sent at that moment.
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, Trouble>> {
+        let Some(stream) = &self.stream else { return Poll::Pending };
+        stream.poll_read(cx, buffer).map_err(Trouble::from)
+    }
+
     #[inline]
-    pub(super) fn ask(&mut self, asker: &mut Asker, book: &mut Book, intended: u64, now: u64) {
-        let (kind, keys) = asker.next(self.lane, &mut self.out, &mut self.asked.items);
-        self.asked.waiting.push_back(Waiting { kind, keys, intended, sent: now });
-        book.sent(kind, intended, now);
-    }
-
-    /// Stores the next item before the run; `false` if there is none left.
-    pub(super) fn fill(&mut self, asker: &mut Asker, now: u64) -> bool {
-        let more = asker.next_to_fill(&mut self.out);
-        if more {
-            self.asked.waiting.push_back(Waiting { kind: Kind::Fill, keys: 1, intended: now, sent: now });
-        }
-        more
-    }
-
-    /// Takes bytes that came.
-    #[inline]
-    pub(super) fn came(
+    fn came(
         &mut self,
-        mut bytes: &[u8],
-        asker: &Asker,
+        bytes: &mut [u8],
+        asker: &mut Asker,
         book: &mut Book,
         now: u64,
     ) -> Result<(), Trouble> {
-        while let Some(answer) = self.answers.next(&mut bytes).map_err(Trouble::Malformed)? {
+        let mut bytes = &*bytes;
+        while let Some(answer) = self.answers.next(&mut bytes).map_err(Fault::Malformed)? {
             self.asked.hears(answer, asker, book, now)?;
         }
         Ok(())
     }
 
-    /// The connection is no more; `trouble` if it ended by itself. What was in flight is lost.
-    pub(super) fn end(&mut self, trouble: Option<&Trouble>, book: &mut Book, now: u64) {
+    fn end(&mut self, trouble: Option<&Trouble>, _asker: &mut Asker, book: &mut Book, now: u64) {
         self.stream = None;
         let had_requests = !self.asked.waiting.is_empty();
         for waiting in self.asked.waiting.drain(..) {
-            book.lost(&waiting, now, trouble.unwrap_or(&Trouble::Closed));
+            book.lost_request(&waiting, now, trouble.unwrap_or(&Trouble::Closed));
         }
         book.ended(now, trouble, had_requests);
         self.asked.items.clear();
         self.asked.forget();
         self.answers = Answers::default();
         self.out.clear();
-        (self.written, self.gives_up, self.asked.good) = (0, false, 0);
+        self.written = 0;
     }
 }
 
@@ -146,9 +168,10 @@ impl Asked {
     fn hears(&mut self, answer: Answer<'_>, asker: &Asker, book: &mut Book, now: u64) -> Result<(), Trouble> {
         let Some(first) = self.waiting.front().copied() else {
             return Err(match answer {
-                Answer::Error(line) => Trouble::Unasked(String::from_utf8_lossy(line).into_owned()),
-                _ => Trouble::OutOfTurn("an answer to nothing that was asked"),
-            });
+                Answer::Error(line) => Fault::Unasked(String::from_utf8_lossy(line).into_owned()),
+                _ => Fault::OutOfTurn("an answer to nothing that was asked"),
+            }
+            .into());
         };
         self.first.get_or_insert(now);
         let gets = first.kind == Kind::Get;
@@ -222,11 +245,11 @@ impl Asked {
                 return Ok(item);
             }
         }
-        Err(Trouble::OutOfTurn("a value of a key that was not asked for"))
+        Err(Fault::OutOfTurn("a value of a key that was not asked for").into())
     }
 
     fn answered(&mut self, first: &Waiting, asker: &Asker, book: &mut Book, now: u64) {
-        book.answered(first, self.first.unwrap_or(now), now, self.hits);
+        book.heard(first, self.first.unwrap_or(now), now, self.hits);
         if let Some(item) = self.wrong {
             book.wrong(first, now, asker.mix.items.key(item).bytes());
         }
@@ -246,5 +269,5 @@ impl Asked {
 }
 
 fn out_of_turn(gets: bool) -> Trouble {
-    Trouble::OutOfTurn(if gets { "no answer to a get" } else { "no answer to a set" })
+    Fault::OutOfTurn(if gets { "no answer to a get" } else { "no answer to a set" }).into()
 }

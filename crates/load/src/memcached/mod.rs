@@ -12,38 +12,34 @@
 
 mod asker;
 mod book;
-mod common;
 mod conn;
 mod items;
-mod lane;
 mod laws;
 mod outcome;
 mod place;
 mod popularity;
 mod published;
-mod run;
 mod sizes;
-mod task;
 mod workload;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flowlane::Endpoint;
+use flowlane::{Endpoint, TcpStream};
+use flowlane_memcached::map::LaneMap;
 
-use crate::report::SnapshotsTo;
-use crate::run::changes::Unchanged;
+use crate::report::{Recorder, SnapshotsTo};
 use crate::run::flows::Sources;
-use crate::run::gate::{Gate, Outcomes};
-use crate::run::lanes::{Kind, Lanes};
-use crate::run::outcome::LaneOutcome;
+use crate::run::lanes::Lanes;
 use crate::run::part::Part;
+use crate::run::staying::{self, Counted, Dialogue, Lane, Parts, connect, within};
 use crate::run::timeline::Phase;
-use crate::run::turns::Turns;
 
-pub use common::Common;
+use asker::Asker;
+use book::Own;
+use conn::Conn;
+use outcome::{Fault, Trouble};
 
+pub use crate::run::staying::StayingError as MemcachedLoadError;
 pub use asker::Mix;
 pub use book::REQUESTS;
 pub use items::{Items, ItemsError, LARGEST_VALUE, LONGEST_KEY};
@@ -95,21 +91,6 @@ pub struct MemcachedLoadConfig {
     pub snapshots: Option<SnapshotsTo>,
 }
 
-/// Why a run cannot be prepared.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MemcachedLoadError {
-    /// No lane can have a connection.
-    #[error("no lane has any flow")]
-    NoFlows,
-    /// A part of a run has no connection.
-    #[error("no connection is left for this part of the run: fewer parts, or more connections")]
-    NoneLeft,
-    /// A number that must not be 0.
-    #[error("{0} must be at least 1")]
-    Nothing(&'static str),
-}
-
 /// Progress of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemcachedProgress {
@@ -119,13 +100,8 @@ pub struct MemcachedProgress {
     pub filled: u64,
 }
 
-/// One lane's progress, on cache lines of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct LaneProgress {
-    answers: AtomicU64,
-    filled: AtomicU64,
-}
+/// What the lanes of a run share.
+pub type Common = staying::Common<MemcachedLoadConfig>;
 
 /// A run.
 pub type MemcachedLoad = Lanes<Common>;
@@ -145,80 +121,125 @@ impl MemcachedLoad {
     /// # Errors
     /// See [`MemcachedLoadError`].
     pub fn part(config: MemcachedLoadConfig, part: Option<Part>) -> Result<Self, MemcachedLoadError> {
-        for (what, n) in [
-            ("connections", config.connections as u64),
-            ("depth", config.depth as u64),
-            ("rate", config.rate.unwrap_or(1)),
-            ("multiget", config.mix.multiget.into()),
-        ] {
-            if n == 0 {
-                return Err(MemcachedLoadError::Nothing(what));
-            }
+        if config.mix.multiget == 0 {
+            return Err(MemcachedLoadError::Nothing("multiget"));
         }
-        let (lanes, connections) = (config.sources.lanes(), config.connections as u64);
-        let wanted = part.map_or(connections, |part| part.share(connections, lanes));
-        let one_a_flow = matches!(&config.sources,
-            Sources::Flows(flows) if flows.iter().map(Vec::len).sum::<usize>() as u64 == wanted);
-        let turns = Turns::new(&config.sources, config.connections, one_a_flow, part);
-        let active = turns.active();
-        if active == 0 {
-            return Err(part.map_or(MemcachedLoadError::NoFlows, |_| MemcachedLoadError::NoneLeft));
-        }
-        Ok(Self::of(|outcomes| Common {
-            timeout: config.timeout.as_nanos() as u64,
-            gate: Gate::new(active).held(part.is_some()),
-            progress: (0..lanes).map(|_| LaneProgress::default()).collect(),
-            turns,
-            config,
-            outcomes,
-        }))
+        Self::staying(config, part)
     }
 }
 
-impl Kind for Common {
+impl Dialogue for MemcachedLoadConfig {
     type Counts = MemcachedCounts;
     type Progress = MemcachedProgress;
+    type Own = Own;
+    type Pen = Asker;
+    type Conn = Conn;
+    type Opened = (TcpStream, Option<LaneMap>);
+    type Fault = Fault;
 
-    fn gate(&self) -> &Gate {
-        &self.gate
+    const NOUN: &'static str = "request";
+    const REQUESTS: usize = REQUESTS.len();
+
+    fn parts(&self) -> Parts<'_> {
+        staying::parts!(self)
     }
 
-    fn outcomes(&self) -> &Outcomes<LaneOutcome<MemcachedCounts>> {
-        &self.outcomes
+    fn pen(common: &Common, bucket: u16, seed: u64) -> Asker {
+        let mix = &common.config.mix;
+        // Its share of all items.
+        let fills = common.config.fill;
+        let to_fill = if fills { common.turns.slice(mix.items.keys(), bucket) } else { 0..0 };
+        Asker::new(mix.clone(), seed, to_fill)
     }
 
-    fn phases(&self) -> &[Phase] {
-        &self.config.phases
-    }
-
-    fn target(&self) -> Endpoint {
-        self.config.target
-    }
-
-    fn timeout(&self) -> Duration {
-        self.config.timeout
+    /// Has it come to the lane that it is meant for, if that is asked for.
+    async fn open(lane: &Lane<Self>, at: usize, turn: u64) -> Result<Self::Opened, Option<Trouble>> {
+        let config = &lane.common.config;
+        let mut tries = 0;
+        loop {
+            let stream = connect(lane, at, turn).await?;
+            if !config.by_lane {
+                return Ok((stream, None));
+            }
+            let map = within(lane, at, place::ask(&stream), Trouble::NoAnswer).await?;
+            // Guard: `map.lanes > config.connections` as `false` fails
+            // cli/each_key_is_asked_for_in_its_lane
+            if map.lanes > config.connections {
+                return Err(Some(Fault::ManyLanes(map.lanes).into()));
+            }
+            tries += 1;
+            let before = lane.common.turns.before(lane.bucket);
+            // Guard: `map.here == place::destination(before, at, map.lanes)` as `true` fails
+            // cli/every_lane_has_a_connection
+            if map.here == place::destination(before, at, map.lanes) || tries > place::TRIES * map.lanes {
+                return Ok((stream, Some(map)));
+            }
+        }
     }
 
     fn prepares(&self) -> bool {
-        true
+        self.fill
     }
 
-    fn rate(&self) -> Result<f64, Unchanged> {
-        self.config.rate.map(|rate| rate as f64).ok_or(Unchanged::Closed)
+    fn prepared(asker: &Asker, own: &Own) -> Option<Result<(), String>> {
+        match &own.fill_failed {
+            Some(why) => Some(Err(why.clone())),
+            None => asker.to_fill.is_empty().then_some(Ok(())),
+        }
     }
 
-    fn takes_part(&self, bucket: u16) -> bool {
-        self.turns.takes_part(bucket)
+    fn unprepared(why: &str) -> String {
+        format!("--fill: items cannot be stored: {why}")
     }
 
-    fn progress(&self) -> MemcachedProgress {
-        let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
-            self.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
-        };
-        MemcachedProgress { answers: sum(|p| &p.answers), filled: sum(|p| &p.filled) }
+    fn progress(answers: u64, filled: u64) -> MemcachedProgress {
+        MemcachedProgress { answers, filled }
     }
 
-    async fn lane(self: Arc<Self>, bucket: u16) -> LaneOutcome<MemcachedCounts> {
-        run::lane(self, bucket).await
+    fn counts(all: &Counted, own: &Own) -> MemcachedCounts {
+        let (keys, hits) = (own.sum(|r| r.keys), own.sum(|r| r.hits));
+        MemcachedCounts {
+            requests: all.sent,
+            answered: all.answered,
+            timed_out: all.timed_out,
+            lost: all.lost,
+            late: all.late,
+            gets: own.sum(|r| r.gets),
+            sets: own.sum(|r| r.sets),
+            keys,
+            hits,
+            misses: keys - hits,
+            stored: own.sum(|r| r.stored),
+            refused: own.refused,
+            wrong: all.wrong,
+            filled: all.prepared,
+            unsent: all.unsent,
+            held_up: all.held_up,
+            connected: all.connected,
+            not_connected: all.not_connected,
+            connections_refused: all.connections_refused,
+            broken: all.broken,
+            bytes_written: all.bytes_written,
+            bytes_read: all.bytes_read,
+        }
+    }
+
+    fn name(all: &Counted, own: &Own, recorder: &mut Recorder, moment: u64, before: u64) {
+        for (requests, moment) in own.requests.iter().zip([moment, before]) {
+            let tally = recorder.tally(moment);
+            for (name, count) in [
+                ("gets", requests.gets),
+                ("sets", requests.sets),
+                ("keys", requests.keys),
+                ("hits", requests.hits),
+                ("misses", requests.keys - requests.hits),
+                ("stored", requests.stored),
+                ("late", requests.late),
+            ] {
+                tally.named(name, count);
+            }
+        }
+        recorder.tally(moment).named("filled", all.prepared);
+        recorder.tally(moment).named("broken", all.broken);
     }
 }

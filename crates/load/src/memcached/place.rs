@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use flowlane::TcpStream;
 use flowlane_memcached::map::{LaneMap, MapError};
 
-use super::outcome::Trouble;
+use super::outcome::{Fault, Trouble};
 
 /// Longest answer, bytes: a table of 2048 slots has 12 KiB.
 const LONGEST: usize = 64 << 10;
@@ -29,12 +29,17 @@ pub(super) async fn ask(stream: &TcpStream) -> Result<LaneMap, Trouble> {
         answer.extend_from_slice(&piece[..n]);
         if [&b"END\r\n"[..], b"ERROR\r\n", b"RESET\r\n"].iter().any(|end| answer.ends_with(end)) {
             let text = std::str::from_utf8(&answer).unwrap_or_default();
-            return text.parse().map_err(Trouble::NoLanes);
+            return text.parse().map_err(|why| Fault::NoLanes(why).into());
         }
         if answer.len() > LONGEST {
-            return Err(Trouble::NoLanes(MapError::Bad("lanes")));
+            return Err(Fault::NoLanes(MapError::Bad("lanes")).into());
         }
     }
+}
+
+/// To which of the server's lanes a connection is to come: they take turns over all lanes of ours. `before`: connections of the lanes before this one.
+pub(super) fn destination(before: u64, nth: usize, lanes: usize) -> usize {
+    (before as usize).wrapping_add(nth) & (lanes - 1)
 }
 
 /// The first that `draw` gives whose key the lane has.

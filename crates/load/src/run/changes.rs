@@ -73,11 +73,16 @@ pub enum Unchanged {
     #[error("this load replays recorded times, which are not changed while it runs")]
     Recorded,
     /// It is of another kind.
-    #[error("only a load of HTTP with one pool can have its connections changed while it runs")]
+    #[error(
+        "connections of this load cannot be changed while it runs: it has none that stay or come and go, or several pools"
+    )]
     OtherConnections,
     /// Each lane has its share of the schedule.
     #[error("connections: at least {0}, one for each lane that takes part")]
     FewConnections(u32),
+    /// Each connection has a flow.
+    #[error("connections: at most {0}, since addresses and ports of each were chosen before the run")]
+    FewFlows(u64),
     /// No such number.
     #[error("connections: from 1 to a million")]
     BadConnections,
@@ -212,12 +217,17 @@ impl Changes {
 
     /// How many connections there are to be at `now`, if that was changed after the first `seen` times, and how often it was.
     pub(crate) fn size(&self, seen: usize, now: u64) -> Option<(usize, u32)> {
+        let sizes = self.sizes_after(seen);
+        let came = sizes.iter().take_while(|(at, _)| *at <= now).count();
+        (came > 0).then(|| (seen + came, sizes[came - 1].1))
+    }
+
+    /// The numbers of connections that were agreed after the first `seen`, and from when on, which may be still to come.
+    pub(crate) fn sizes_after(&self, seen: usize) -> Vec<(u64, u32)> {
         if self.resized.load(Ordering::Relaxed) == seen {
-            return None;
+            return Vec::new();
         }
-        let agreed = self.lock();
-        let came = agreed.sizes.iter().take_while(|(at, _)| *at <= now).count();
-        (came > seen).then(|| (came, agreed.sizes[came - 1].1))
+        self.lock().sizes.get(seen..).unwrap_or_default().to_vec()
     }
 
     /// What took effect in the first `elapsed` of the run.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::changes::Changes;
 use super::clock;
 use super::door::Door;
+use super::gone::Gone;
 
 /// Time between the last lane's arrival and the start, nanoseconds, so that all lanes see the start time before it.
 const HEAD_START: u64 = 2_000_000;
@@ -29,6 +30,9 @@ pub struct Gate {
     agreed: Mutex<Option<Instant>>,
     /// By what the rate is multiplied since others are gone, see [`Gate::raise`]; 0 for nothing.
     raised: AtomicU64,
+    /// Who is gone, and how many these are.
+    gone: Mutex<Vec<Gone>>,
+    are_gone: AtomicUsize,
     /// What was changed since the start.
     pub(crate) changes: Changes,
 }
@@ -45,6 +49,8 @@ impl Gate {
             held: false,
             agreed: Mutex::new(None),
             raised: AtomicU64::new(0),
+            gone: Mutex::default(),
+            are_gone: AtomicUsize::new(0),
             changes: Changes::default(),
         }
     }
@@ -73,6 +79,25 @@ impl Gate {
     pub(crate) fn raised(&self) -> Option<(u32, u32)> {
         let raised = self.raised.load(Ordering::Relaxed);
         (raised != 0).then_some(((raised >> 32) as u32, raised as u32))
+    }
+
+    /// From now on this part of a run of `of` lanes has its share of what these generators had; the list only grows.
+    pub(crate) fn share(&self, of: usize, gone: &[Gone]) {
+        let Some((of, left)) = Gone::left(of, gone) else { return };
+        self.raise(of, left);
+        let mut list = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.clone_into(&mut list);
+        self.are_gone.store(list.len(), Ordering::Relaxed);
+    }
+
+    /// How many are gone.
+    pub(crate) fn are_gone(&self) -> usize {
+        self.are_gone.load(Ordering::Relaxed)
+    }
+
+    /// Who is gone, if these are more than `known`.
+    pub(crate) fn gone(&self, known: usize) -> Option<Vec<Gone>> {
+        (self.are_gone() > known).then(|| self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Whether every lane is ready.

@@ -3,6 +3,8 @@
 //! Every generator computes the same from the same list, whose order is the order in which others went, and the list only grows. So all shares
 //! together are the whole after each step, and what a lane has never becomes less.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::part::even;
@@ -58,9 +60,75 @@ pub(crate) fn deal_anew(shares: &mut [u64], takes: &[bool], gone: &[Gone], done:
     }
 }
 
+/// The numbers, of `amount`, that a lane has of what generators had that are gone: each lane had its even share, one after the other, and those that are left have in
+/// their order what each left, if they had a part from the start.
+pub(crate) fn dealt_anew(amount: u64, of: usize, lane: usize, gone: &[Gone]) -> Vec<Range<u64>> {
+    let mut begin = 0;
+    let mut had: Vec<Vec<Range<u64>>> = Vec::with_capacity(of);
+    for lane in 0..of {
+        let end = begin + even(amount, lane, of);
+        had.push(std::iter::once(begin..end).collect());
+        begin = end;
+    }
+    let own = had.get(lane).cloned().unwrap_or_default();
+    let mut alive: Vec<usize> = (0..of).filter(|lane| !had[*lane][0].is_empty()).collect();
+    for one in gone {
+        let lanes = (0..of).filter(|lane| one.has(*lane));
+        let free: Vec<Range<u64>> = lanes.flat_map(|lane| std::mem::take(&mut had[lane])).collect();
+        alive.retain(|lane| !one.has(*lane));
+        let count = free.iter().map(|range| range.end - range.start).sum();
+        let mut free = free.into_iter();
+        let mut rest = 0..0;
+        for (nth, lane) in alive.iter().enumerate() {
+            let mut wanted = even(count, nth, alive.len());
+            while wanted > 0 {
+                if rest.is_empty() {
+                    let Some(next) = free.next() else { break };
+                    rest = next;
+                    continue;
+                }
+                let end = rest.end.min(rest.start + wanted);
+                had[*lane].push(rest.start..end);
+                (wanted, rest.start) = (wanted - (end - rest.start), end);
+            }
+        }
+    }
+    let mut taken = had.get_mut(lane).map(std::mem::take).unwrap_or_default();
+    taken.drain(..own.len().min(taken.len()));
+    taken
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_number_is_one_lanes_whoever_is_gone() {
+        for amount in [0, 1, 5, 7, 40, 1000] {
+            let all = [gone(2, 2, 0), gone(0, 1, 0), gone(5, 2, 0)];
+            for n in 0..=all.len() {
+                let list = &all[..n];
+                let mut numbers = Vec::new();
+                let mut shares: Vec<u64> = (0..7).map(|lane| even(amount, lane, 7)).collect();
+                let takes: Vec<bool> = shares.iter().map(|share| *share > 0).collect();
+                let before = shares.clone();
+                deal_anew(&mut shares, &takes, list, |_| 0);
+                let is_left = |lane: usize| !list.iter().any(|gone| gone.has(lane));
+                for lane in (0..7).filter(|lane| is_left(*lane)) {
+                    let taken = dealt_anew(amount, 7, lane, list);
+                    let count: u64 = taken.iter().map(|range| range.end - range.start).sum();
+                    assert_eq!(count, shares[lane] - before[lane], "{amount}, {n}, {lane}");
+                    let begin: u64 = before[..lane].iter().sum();
+                    numbers.extend(begin..begin + before[lane]);
+                    numbers.extend(taken.into_iter().flatten());
+                }
+                numbers.sort_unstable();
+                if (0..7).any(|lane| takes[lane] && is_left(lane)) {
+                    assert_eq!(numbers, (0..amount).collect::<Vec<_>>(), "{n}");
+                }
+            }
+        }
+    }
 
     fn gone(first: usize, lanes: usize, sent: u64) -> Gone {
         Gone { first, lanes, sent: vec![sent] }

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::changer::{Changeable, Changer};
 use super::changes::{Change, Unchanged};
 use super::gate::{self, Gate, Outcomes, Patience, gather};
+use super::gone::Gone;
 use super::outcome::{Account, LaneOutcome, Outcome};
 use super::timeline::{self, Phase};
 
@@ -44,6 +45,10 @@ pub trait Kind: Debug + Send + Sync + 'static {
     }
     /// The rate of its schedule, per second, if lanes follow a change of it.
     fn rate(&self) -> Result<f64, Unchanged>;
+    /// Whether there may be so many connections from some moment on.
+    fn may_have(&self, _connections: u32) -> Result<(), Unchanged> {
+        Err(Unchanged::OtherConnections)
+    }
     /// Whether a lane has anything to do.
     fn takes_part(&self, bucket: u16) -> bool;
     /// Progress, at most 50 ms old.
@@ -62,10 +67,9 @@ impl<K: Kind> Changeable for K {
     }
 
     fn rate(&self, change: Change) -> Result<f64, Unchanged> {
-        match change {
-            Change::Connections(_) => Err(Unchanged::OtherConnections),
-            _ => Kind::rate(self),
-        }
+        let Change::Connections(n) = change else { return Kind::rate(self) };
+        self.may_have(n)?;
+        Ok(Kind::rate(self).unwrap_or_default())
     }
 }
 
@@ -134,10 +138,10 @@ impl<K: Kind> Lanes<K> {
         self.kind.gate().begin_at(moment);
     }
 
-    /// From now on this part of a run has `of` times its rate for each `left`, since other generators are gone: the lanes of all, and of those that are
-    /// left.
-    pub fn raise(&self, of: u32, left: u32) {
-        self.kind.gate().raise(of, left);
+    /// From now on this part of a run of `of` lanes has its share of what generators had that are gone: of the rate, and of connections where the load has any;
+    /// the list only grows.
+    pub fn share(&self, of: usize, gone: &[Gone]) {
+        self.kind.gate().share(of, gone);
     }
 
     /// The phases of the run, including the opening of connections that stay.

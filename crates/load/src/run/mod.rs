@@ -7,7 +7,7 @@
 //!
 //! [`lanes`] runs them, [`clients`] are ranges of addresses, [`flows`] those of each lane, [`timeline`] has the phases, `moments` when something is due in them,
 //! `changes` how that is changed while a run lasts, `changer` by whom,
-//! `turns` whose turn is when, `gone` what others leave, `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, `staying` has the open loop of connections that stay, [`outcome`] the result.
+//! `turns` whose turn is when, `gone` what others leave, `gate` the start, the end and the outcomes of lanes, `door` whether anybody listens, `wait` waits for a moment, [`staying`] has the loads whose connections stay, [`outcome`] the result.
 
 pub(crate) mod changer;
 pub(crate) mod changes;
@@ -21,7 +21,7 @@ pub(crate) mod moments;
 pub mod outcome;
 pub mod part;
 pub(crate) mod shares;
-pub(crate) mod staying;
+pub mod staying;
 pub(crate) mod stretched;
 pub mod timeline;
 pub(crate) mod turns;

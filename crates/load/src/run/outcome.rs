@@ -87,6 +87,23 @@ pub trait Account: Default {
     fn add(&mut self, other: &Self);
 }
 
+/// A struct of counts, which are added up name by name.
+macro_rules! counts {
+    ($(#[doc = $of:literal])+ $counts:ident; $($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        $(#[doc = $of])+
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "kebab-case", default)]
+        pub struct $counts { $($(#[doc = $doc])+ pub $name: u64,)+ }
+
+        impl $crate::run::outcome::Account for $counts {
+            fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)+
+            }
+        }
+    };
+}
+pub(crate) use counts;
+
 /// Result of a run: exact counts of all datagrams or connections, and the lanes' records, from which a report is made.
 #[derive(Debug)]
 pub struct Outcome<C = Counts> {

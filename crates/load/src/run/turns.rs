@@ -4,9 +4,13 @@
 //! that depends on the numbers alone. Where flows were chosen in advance, the lanes that have any differ from machine to machine: a part then has the turns
 //! that its lanes would have, and the lanes that have flows share these.
 
+use std::ops::Range;
+
 use flowlane_stack::rng::Rng;
 
+use super::changes::Unchanged;
 use super::flows::Sources;
+use super::gone::{Gone, dealt_anew};
 use super::moments::Moments;
 use super::part::{Part, even};
 use super::timeline::Phase;
@@ -17,6 +21,8 @@ pub(crate) struct Turns {
     part: Part,
     /// Connections or flows of each lane, by bucket; a lane without any does not take part.
     here: Vec<u64>,
+    /// Flows of each lane, if they were chosen in advance.
+    flows: Option<Vec<u64>>,
     /// Those of all generators.
     all: u64,
     /// Turns of all generators, those before this one's, and this one's.
@@ -47,7 +53,11 @@ impl Turns {
         // Guard: `all >= of.of as u64` as `true` fails run::turns::tests::parts_together
         let before = |lane: usize| if all >= of.of as u64 { lane as u64 } else { of.before(all, lane) };
         let (first, end) = (before(of.first), before(of.first + lanes));
-        Self { part: of, here, all, turns: [before(of.of), first, end - first] }
+        let flows = match sources {
+            Sources::Flows(flows) => Some(flows.iter().map(|f| f.len() as u64).collect()),
+            Sources::Addresses { .. } => None,
+        };
+        Self { part: of, here, flows, all, turns: [before(of.of), first, end - first] }
     }
 
     /// Lanes that take part.
@@ -81,6 +91,53 @@ impl Turns {
         self.here[..usize::from(bucket)].iter().sum()
     }
 
+    /// The share of a lane in `n` connections of this generator, as numbers of them: lanes that take part have as many each, or, if each connection has a
+    /// flow, as they have flows.
+    pub(crate) fn among(&self, n: u64, bucket: u16, one_a_flow: bool) -> Range<u64> {
+        let weights = self.weights(one_a_flow);
+        let all = weights.iter().sum::<u64>().max(1);
+        let at = |lane: usize| {
+            (u128::from(weights[..lane].iter().sum::<u64>()) * u128::from(n) / u128::from(all)) as u64
+        };
+        at(usize::from(bucket))..at(usize::from(bucket) + 1)
+    }
+
+    /// The numbers of connections that a lane has of generators that are gone. Where each connection has a flow, it has no other.
+    pub(crate) fn taken(&self, bucket: u16, gone: &[Gone], one_a_flow: bool) -> Vec<Range<u64>> {
+        if !self.takes_over(one_a_flow) || !self.takes_part(bucket) {
+            return Vec::new();
+        }
+        dealt_anew(self.all, self.part.of, self.part.lane(bucket), gone)
+    }
+
+    /// Whether lanes can have connections of others.
+    pub(crate) fn takes_over(&self, one_a_flow: bool) -> bool {
+        self.flows.is_none() || !one_a_flow
+    }
+
+    fn weights(&self, one_a_flow: bool) -> Vec<u64> {
+        let flows = self.flows.as_ref().filter(|_| one_a_flow);
+        let weight = |(lane, here): (usize, &u64)| match flows {
+            _ if *here == 0 => 0,
+            Some(flows) => flows[lane],
+            None => 1,
+        };
+        self.here.iter().enumerate().map(weight).collect()
+    }
+
+    /// Whether there may be so many connections: each lane that takes part needs one, since it has a share of the schedule.
+    pub(crate) fn may_have(&self, n: u32, one_a_flow: bool) -> Result<(), Unchanged> {
+        let weights = self.weights(one_a_flow);
+        let all: u64 = weights.iter().sum();
+        if one_a_flow && self.flows.is_some() && u64::from(n) > all {
+            return Err(Unchanged::FewFlows(all));
+        }
+        let least = weights.iter().filter(|weight| **weight > 0).min().copied().unwrap_or(1);
+        let needed = u32::try_from(all.div_ceil(least)).unwrap_or(u32::MAX);
+        // Guard: `n < needed` as `false` fails run::turns::tests::connections_are_dealt_out
+        if n < needed { Err(Unchanged::FewConnections(needed)) } else { Ok(()) }
+    }
+
     /// The number of a lane in the run.
     pub(crate) fn number(&self, bucket: u16) -> u16 {
         self.part.number(bucket)
@@ -92,7 +149,7 @@ impl Turns {
     }
 
     /// The share of `amount` that a lane has, as a range of it.
-    pub(crate) fn slice(&self, amount: u64, bucket: u16) -> std::ops::Range<u64> {
+    pub(crate) fn slice(&self, amount: u64, bucket: u16) -> Range<u64> {
         let ([all, first, mine], active) = (self.turns, self.active().max(1) as u128);
         // In parts of a turn: lanes that take part share this generator's turns.
         let at = |nth: u64| {
@@ -195,6 +252,35 @@ mod tests {
                 assert!(ends && slices[0].start == 0 && slices.last().unwrap().end == 10_007, "{slices:?}");
             }
         }
+    }
+
+    /// Every lane that takes part has a connection, and those with flows no more than these.
+    #[test]
+    fn connections_are_dealt_out_anew() {
+        let shares = |turns: &Turns, lanes: u16, n: u64, one_a_flow: bool| -> Vec<u64> {
+            (0..lanes).map(|lane| turns.among(n, lane, one_a_flow)).map(|r| r.end - r.start).collect()
+        };
+        let turns = Turns::new(&addresses(4), 3, false, None);
+        assert_eq!(shares(&turns, 4, 10, true), [0, 3, 3, 4]);
+        assert_eq!(
+            (turns.may_have(3, true), turns.may_have(2, true)),
+            (Ok(()), Err(Unchanged::FewConnections(3)))
+        );
+        assert_eq!(turns.may_have(1_000_000, true), Ok(()));
+        let turns = Turns::new(&flows(&[4, 0, 2, 2]), 8, true, None);
+        for n in 4..=8 {
+            let shares = shares(&turns, 4, n, true);
+            assert_eq!(shares.iter().sum::<u64>(), n);
+            let fit = shares
+                .iter()
+                .zip([4, 0, 2, 2])
+                .all(|(share, flows)| *share <= flows && (*share > 0) == (flows > 0));
+            assert!(fit && turns.may_have(n as u32, true).is_ok(), "{shares:?}");
+        }
+        assert_eq!(turns.may_have(9, true), Err(Unchanged::FewFlows(8)));
+        assert_eq!(turns.may_have(3, true), Err(Unchanged::FewConnections(4)));
+        // Flows that connections use in turn.
+        assert_eq!((shares(&turns, 4, 30, false), turns.may_have(30, false)), (vec![10, 0, 10, 10], Ok(())));
     }
 
     /// On links of their own, lanes without flows leave their turns to the others of their generator.

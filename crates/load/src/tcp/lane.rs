@@ -11,6 +11,7 @@ use flowlane::{Failure, SocketError};
 
 use super::common::Common;
 use super::outcome::{TcpCounts, Trouble};
+use super::resizes::{Resize, Resizes};
 use crate::report::{ErrorKind, Recorder, Sample, Span, Times};
 use crate::run::clock;
 use crate::run::door::Refusal;
@@ -33,6 +34,8 @@ pub(super) struct Lane {
     /// Whether the rate was changed, and when messages of connections that stay come since.
     is_changed: AtomicBool,
     stretched: Mutex<Stretched>,
+    pub(super) resizes: Resizes,
+    bucket: u16,
     inner: Mutex<Inner>,
 }
 
@@ -67,15 +70,43 @@ impl Lane {
         self.follow();
     }
 
-    /// Looks whether the rate was changed, of which connections that stay are told: each waits for its next message.
+    /// Looks whether the rate or the connections were changed, of which connections that stay are told: each waits for its next message.
     fn follow(&self) {
-        if self.common.config.mode.stays()
-            && self.stretched().follow(&self.common.gate.changes, self.standing)
-        {
+        let (stays, changes) = (self.common.config.mode.stays(), &self.common.gate.changes);
+        let is_stretched = stays && self.stretched().follow(changes, self.standing);
+        if is_stretched {
             self.is_changed.store(true, Ordering::Relaxed);
+        }
+        for (at, all) in changes.sizes_after(self.resizes.count()) {
+            self.is_resized(at, all.into());
+        }
+        if let Some(gone) = self.common.gate.gone(self.resizes.gone()).filter(|_| !stays) {
+            // How many come and go at once; of those that stay each has a number.
+            let turns = &self.common.turns;
+            let taken: u64 = turns.taken(self.bucket, &gone, false).iter().map(|r| r.end - r.start).sum();
+            // Guard: `turns.of(self.bucket) + taken` as `turns.of(self.bucket)` fails load/staying::connections_of_others
+            let wanted = turns.of(self.bucket) + taken;
+            self.resizes.takes_over(gone.len(), wanted);
+        }
+        if self.resizes.come(clock()) || is_stretched {
             // Guard: no `self.wake_all();` fails cli/load_set::a_rate_is_changed
             self.wake_all();
         }
+    }
+
+    /// Whether connections of others can be opened in the lane.
+    pub(super) fn takes_over(&self) -> bool {
+        self.common.turns.takes_over(self.common.config.mode.stays())
+    }
+
+    /// There are `all` connections from a moment on. The messages are theirs once the last is to be begun.
+    fn is_resized(&self, at: u64, all: u64) {
+        let last = self.resizes.count().checked_sub(1).and_then(|last| self.resizes.nth(last));
+        let (before, earliest) = last.map_or((self.common.turns.all(), self.standing), |r| (r.all, r.from));
+        let opening = self.common.config.opening_time(all.saturating_sub(before)).as_nanos() as u64;
+        let from = self.planned(at).saturating_add(opening).max(earliest);
+        let mine = self.common.turns.among(all, self.bucket, self.common.config.mode.stays());
+        self.resizes.add(Resize { at, from, before, all, mine });
     }
 
     fn stretched(&self) -> MutexGuard<'_, Stretched> {
@@ -115,7 +146,8 @@ impl Lane {
         };
         let (over, is_changed) = (AtomicBool::new(false), AtomicBool::new(false));
         let stretched = Mutex::default();
-        Self { common, start, standing, end, over, is_changed, stretched, inner: Mutex::new(inner) }
+        let (resizes, inner) = (Resizes::new(flows), Mutex::new(inner));
+        Self { common, start, standing, end, over, is_changed, stretched, resizes, bucket, inner }
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -20,6 +20,7 @@ mod half_open;
 mod lane;
 mod outcome;
 pub mod pattern;
+mod resizes;
 mod run;
 pub mod service;
 mod talk;
@@ -273,6 +274,13 @@ impl Kind for Common {
 
     fn rate(&self) -> Result<f64, Unchanged> {
         self.config.rate.map(|rate| rate as f64).ok_or(Unchanged::Closed)
+    }
+
+    fn may_have(&self, connections: u32) -> Result<(), Unchanged> {
+        if self.config.mode.is_half_open() {
+            return Err(Unchanged::OtherConnections);
+        }
+        self.turns.may_have(connections, self.config.mode.stays())
     }
 
     fn takes_part(&self, bucket: u16) -> bool {

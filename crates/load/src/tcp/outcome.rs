@@ -1,29 +1,15 @@
 //! How each connection of a TCP run ended.
 
 use flowlane::{ConnectError, Failure, SocketError};
-use serde::{Deserialize, Serialize};
 
 use crate::report::ErrorKind;
-use crate::run::outcome::{Account, Outcome};
-
-macro_rules! counts {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Counts of a lane, or of a run.
-        ///
-        /// Every connection ends in exactly one way: completed, unfinished, or one of the failures.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case", default)]
-        pub struct TcpCounts { $($(#[doc = $doc])+ pub $name: u64,)+ }
-
-        impl Account for TcpCounts {
-            fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)+
-            }
-        }
-    };
-}
+use crate::run::outcome::{Outcome, counts};
 
 counts! {
+    /// Counts of a lane, or of a run.
+    ///
+    /// Every connection ends in exactly one way: completed, unfinished, or one of the failures.
+    TcpCounts;
     /// Connections begun.
     begun,
     /// Of them, established.

@@ -10,18 +10,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use flowlane::{Connect, Endpoint, TcpStream, Time};
+use flowlane::{Connect, Endpoint, SocketError, TcpStream, Time};
 
 use super::common::{BATCH, Common};
 use super::connection::Connection;
 use super::half_open;
 use super::lane::Lane;
 use super::outcome::{TcpCounts, Trouble};
+use super::resizes::Resize;
 use super::talk::{Slots, Task};
 use super::{Mode, Sources, pattern};
 use crate::run::flows::address;
 use crate::run::outcome::LaneOutcome;
-use crate::run::wait::until;
+use crate::run::wait::{begin, until};
 use crate::run::{GRACE, TICK, clock};
 
 /// Pause of a lane that cannot open a connection.
@@ -34,31 +35,35 @@ pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<TcpCou
     if common.config.mode.is_half_open() {
         return half_open::lane(lane, bucket).await;
     }
-    let opener = Opener { lane: lane.clone(), bucket, turn: 0 };
+    let mut opener = Opener { lane: lane.clone(), bucket, turn: 0 };
     match common.config.mode {
         Mode::Connect => match common.config.rate {
             Some(rate) => opener.open_loop(rate).await,
             None => opener.closed_loop().await,
         },
-        _ => opener.ramp().await,
+        _ => opener.stay().await,
     }
-    wait(&lane, bucket, lane.end).await;
+    wait(&lane, bucket, lane.end, None).await;
     let stopped = clock();
     // What is on its way may still arrive.
     lane.wake_all();
-    wait(&lane, bucket, clock() + common.timeout).await;
+    wait(&lane, bucket, clock() + common.timeout, None).await;
     lane.give_up();
-    wait(&lane, bucket, u64::MAX).await;
+    wait(&lane, bucket, u64::MAX, None).await;
     lane.publish(bucket);
     lane.outcome(stopped)
 }
 
-/// Waits until nobody is left, or until `until`, or until the run is stopped before its end.
-async fn wait(lane: &Lane, bucket: u16, until: u64) {
+/// Waits until nobody is left, or until `until`, or until the run is stopped before its end, or, if `known` is said, the number of connections was
+/// changed more often or more generators are gone.
+async fn wait(lane: &Lane, bucket: u16, until: u64, known: Option<(usize, usize)>) {
     loop {
         lane.publish(bucket);
         let now = clock();
-        let cut = until == lane.end && lane.common.gate.stopped();
+        let gate = &lane.common.gate;
+        let is_new =
+            |(resized, gone): (usize, usize)| lane.resizes.count() > resized || gate.are_gone() > gone;
+        let cut = until == lane.end && gate.stopped() || known.is_some_and(is_new);
         if now >= until || cut || lane.inner().live == 0 {
             return;
         }
@@ -78,7 +83,7 @@ async fn wait(lane: &Lane, bucket: u16, until: u64) {
 struct Opener {
     lane: Arc<Lane>,
     bucket: u16,
-    /// Connections begun.
+    /// Connections begun, of those that stay the number of the next.
     turn: u64,
 }
 
@@ -89,45 +94,102 @@ impl Opener {
         until(moment, exact, |now| lane.ending(now), || lane.publish(self.bucket)).await
     }
 
-    /// Connections that stay, one after the other.
-    async fn ramp(mut self) {
+    /// Connections that stay: those of the start, more whenever more are wanted, and those that others had.
+    async fn stay(&mut self) {
+        let lane = self.lane.clone();
+        let turns = &lane.common.turns;
+        let (all, first, count) = (turns.all(), turns.before(self.bucket), turns.of(self.bucket));
+        let start =
+            Resize { at: lane.start, from: lane.standing, before: 0, all, mine: first..first + count };
+        self.resize(0, &start, 0).await;
+        let (mut had, mut resized, mut gone) = (count, 0, 0);
+        loop {
+            wait(&lane, self.bucket, lane.end, Some((resized, gone))).await;
+            if lane.ending(clock()) {
+                return;
+            }
+            if let Some(resize) = lane.resizes.nth(resized) {
+                resized += 1;
+                self.resize(had, &resize, resized).await;
+                had = resize.count();
+            } else if let Some(list) = lane.common.gate.gone(gone) {
+                gone = list.len();
+                let numbers = turns.taken(self.bucket, &list, true).into_iter().flatten();
+                // The first are those that it has taken already.
+                let more: Vec<u64> = numbers.skip(had.saturating_sub(count) as usize).collect();
+                self.take_over(had, &more).await;
+                had += more.len() as u64;
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Opens those that the lane has not yet.
+    async fn resize(&mut self, had: u64, resize: &Resize, resized: usize) {
+        let config = &self.lane.common.clone().config;
+        let more = had..had.max(resize.count());
+        let time = config.opening_time(resize.all.saturating_sub(resize.before));
+        let task = |nth: u64| {
+            let slots = config.rate.map(|rate| Slots::of(resize, nth, rate));
+            Task { phase: phase(config.mode, resize.mine.start + nth), slots, nth, resized, begun: None }
+        };
+        self.open(more.end - more.start, more.map(task), resize.at, time).await;
+    }
+
+    /// Opens connections with these numbers that others had. What was due of them before was the others'.
+    async fn take_over(&mut self, had: u64, numbers: &[u64]) {
+        let (common, standing, now) = (self.lane.common.clone(), self.lane.standing, clock());
+        let (config, all) = (&common.config, common.turns.all());
+        let mine = common.turns.of(self.bucket).max(1);
+        let time = config.opening_time((numbers.len() as u64).saturating_mul(all) / mine);
+        let task = |(nth, number): (u64, &u64)| {
+            let slots =
+                config.rate.map(|rate| Slots::numbered(standing, *number, (all, rate)).since(clock()));
+            Task { phase: phase(config.mode, *number), slots, nth, resized: 0, begun: None }
+        };
+        let tasks = (had..).zip(numbers).map(task);
+        self.open(numbers.len() as u64, tasks, now, time).await;
+    }
+
+    /// Opens so many connections that stay one after the other, evenly over a time, in turn with the other lanes.
+    async fn open(
+        &mut self,
+        count: u64,
+        mut tasks: impl Iterator<Item = Task> + Send,
+        at: u64,
+        time: Duration,
+    ) {
         let common = self.lane.common.clone();
-        let mine = common.turns.of(self.bucket);
-        let (all, before) = (common.turns.all(), common.turns.before(self.bucket));
-        // Evenly over the time it takes, in turn with the other lanes.
-        let lane_rate = (common.config.opening as f64 * mine as f64 / all.max(1) as f64).max(1e-3);
-        for nth in 0..mine {
-            let due = self.lane.start + (nth as f64 * 1e9 / lane_rate) as u64;
+        for n in 0..count {
+            let due = at + (u128::from(n) * time.as_nanos() / u128::from(count)) as u64;
             if !self.until(due).await {
                 if common.gate.door.is_shut() {
                     return;
                 }
                 let (mut inner, now) = (self.lane.inner(), clock());
-                inner.counts.unsent += mine - nth;
-                inner.recorder.tally(now).unsent += mine - nth;
+                inner.counts.unsent += count - n;
+                inner.recorder.tally(now).unsent += count - n;
                 return;
             }
-            let index = before + nth;
-            let slots = common.config.rate.map(|rate| Slots {
-                start: self.lane.standing,
-                nth: index,
-                step: all,
-                rate,
-            });
-            let phase = if common.config.mode == Mode::Read { 0 } else { index.wrapping_mul(7919) };
-            let task = Task { phase, slots, begun: None };
+            let Some(task) = tasks.next() else { return };
+            self.turn = task.nth;
             let (connect, _) = self.next(&common);
-            self.begin(connect, due, task);
-            if nth % BATCH as u64 == BATCH as u64 - 1 {
+            let goes_on = || {
+                self.lane.publish(self.bucket);
+                !self.lane.ending(clock())
+            };
+            let begun = begin(&connect, goes_on).await;
+            self.begin(begun.map(|stream| (stream, 0)), due, task);
+            if n % BATCH as u64 == BATCH as u64 - 1 {
                 flowlane::yield_now().await;
             }
         }
     }
 
     /// Connections that come and go, at moments fixed beforehand.
-    async fn open_loop(mut self, rate: u64) {
+    async fn open_loop(&mut self, rate: u64) {
         let common = self.lane.common.clone();
-        let most = common.turns.of(self.bucket);
         let mut schedule = common.moments(self.bucket, self.lane.start, rate);
         let mut in_batch = 0;
         loop {
@@ -144,9 +206,9 @@ impl Opener {
                 self.until(due.unwrap_or(self.lane.end).min(now + TICK)).await;
                 continue;
             };
-            if self.lane.inner().live as u64 >= most {
+            if self.lane.inner().live as u64 >= self.lane.resizes.wanted() {
                 self.lane.inner().held_up(now);
-                self.one_leaves(most).await;
+                self.one_leaves().await;
                 continue;
             }
             schedule.advance();
@@ -169,14 +231,17 @@ impl Opener {
     fn once(&mut self, common: &Common, due: u64, begun: u64) {
         self.lane.inner().sent(due, begun);
         let (connect, phase) = self.next(common);
-        let task = Task { phase, slots: None, begun: Some((due, begun)) };
-        self.begin(connect, due, task);
+        // With Fast Open it asks with its SYN.
+        let config = &common.config;
+        let first = if config.fast_open { pattern::slice(phase, config.size) } else { &[] };
+        let opened = TcpStream::begin_with_data(connect, first);
+        let task = Task { phase, slots: None, nth: 0, resized: 0, begun: Some((due, begun)) };
+        self.begin(opened, due, task);
     }
 
     /// Connections that come and go, so many at once.
-    async fn closed_loop(mut self) {
+    async fn closed_loop(&mut self) {
         let common = self.lane.common.clone();
-        let most = common.turns.of(self.bucket);
         let mut in_batch = 0;
         self.until(self.lane.start).await;
         loop {
@@ -184,8 +249,8 @@ impl Opener {
             if self.lane.ending(now) {
                 return;
             }
-            if self.lane.inner().live as u64 >= most {
-                self.one_leaves(most).await;
+            if self.lane.inner().live as u64 >= self.lane.resizes.wanted() {
+                self.one_leaves().await;
                 continue;
             }
             let before = self.lane.inner().counts.not_begun;
@@ -201,12 +266,12 @@ impl Opener {
         }
     }
 
-    /// Waits until fewer than `most` are left, for no longer than a tick.
-    async fn one_leaves(&self, most: u64) {
+    /// Waits until fewer are left than may be at once, for no longer than a tick.
+    async fn one_leaves(&self) {
         self.lane.publish(self.bucket);
         let mut tick = pin!(flowlane::sleep(Duration::from_nanos(TICK)));
         poll_fn(|cx| {
-            if (self.lane.inner().live as u64) < most {
+            if (self.lane.inner().live as u64) < self.lane.resizes.wanted() {
                 return Poll::Ready(());
             }
             self.lane.wake_main(cx.waker());
@@ -236,11 +301,8 @@ impl Opener {
         (connect, turn.wrapping_mul(7919) + u64::from(common.turns.number(self.bucket)))
     }
 
-    /// Begins a connection that was due at that moment, and starts its task. With Fast Open it asks with its SYN.
-    fn begin(&self, connect: Connect, due: u64, task: Task) {
-        let config = &self.lane.common.config;
-        let first = if config.fast_open { pattern::slice(task.phase, config.size) } else { &[] };
-        let begun = TcpStream::begin_with_data(connect, first);
+    /// Starts the task of a connection that was due at that moment and was begun, with so many bytes that went with its SYN.
+    fn begin(&self, begun: Result<(TcpStream, usize), SocketError>, due: u64, task: Task) {
         let mut inner = self.lane.inner();
         inner.counts.begun += 1;
         match begun {
@@ -253,6 +315,11 @@ impl Opener {
             Err(error) => self.lane.left(&mut inner, Err(Trouble::Connect(error))),
         }
     }
+}
+
+/// Where in the pattern the connection with this number begins.
+fn phase(mode: Mode, number: u64) -> u64 {
+    if mode == Mode::Read { 0 } else { number.wrapping_mul(7919) }
 }
 
 fn from(common: &Common, client: Endpoint) -> Connect {

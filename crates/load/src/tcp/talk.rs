@@ -17,6 +17,7 @@ use super::Mode;
 use super::lane::Lane;
 use super::outcome::Trouble;
 use super::pattern;
+use super::resizes::Resize;
 use crate::run::clock;
 
 /// Rounds of writing and reading before the worker does its other work.
@@ -38,14 +39,30 @@ thread_local! {
 /// Moments of one connection among many, in [planned](Lane::planned) time: the `nth` and then every `step`-th of an even schedule of all.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slots {
-    pub(super) start: u64,
-    pub(super) nth: u64,
-    pub(super) step: u64,
+    start: u64,
+    nth: u64,
+    step: u64,
     /// Of all connections together, a second.
-    pub(super) rate: u64,
+    rate: u64,
 }
 
 impl Slots {
+    /// Those of a lane's connection that stays, of all there are from then on.
+    pub(super) fn of(resize: &Resize, nth: u64, rate: u64) -> Self {
+        Self::numbered(resize.from, resize.mine.start + nth, (resize.all, rate))
+    }
+
+    /// Those of the connection with this number among all, of which there are so many, with so many messages a second.
+    pub(super) fn numbered(start: u64, number: u64, (all, rate): (u64, u64)) -> Self {
+        Self { start, nth: number, step: all, rate }
+    }
+
+    /// The same, but for what was due before a moment.
+    pub(super) fn since(mut self, moment: u64) -> Self {
+        self.pass(moment, |_, _| ());
+        self
+    }
+
     fn peek(&self) -> u64 {
         let nanos = u128::from(self.nth) * 1_000_000_000 / u128::from(self.rate.max(1));
         self.start.saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -96,6 +113,9 @@ pub(super) struct Task {
     pub(super) phase: u64,
     /// When messages are due; as fast as possible without.
     pub(super) slots: Option<Slots>,
+    /// Its number among the lane's connections that stay, and how often their number was changed when it was begun.
+    pub(super) nth: u64,
+    pub(super) resized: usize,
     /// When the first was due and begun, if it was begun with the connection.
     pub(super) begun: Option<(u64, u64)>,
 }
@@ -119,6 +139,8 @@ pub(super) struct Talk {
     shut: bool,
     eof: bool,
     stood: bool,
+    /// From when on it ends, since fewer are wanted.
+    leaves: Option<u64>,
     /// Bytes that had been sent when the run ended, if more waited then.
     sent_at_end: Option<u64>,
 }
@@ -147,6 +169,7 @@ impl Talk {
             shut: false,
             eof: false,
             stood: false,
+            leaves: None,
             sent_at_end: None,
         }
     }
@@ -192,6 +215,7 @@ impl Talk {
     /// Does what can be done now.
     pub(super) fn poll(&mut self, lane: &Lane, cx: &mut Context<'_>) -> Poll<Result<(), Trouble>> {
         let mut now = clock();
+        self.follow(lane, now);
         for _ in 0..ROUNDS {
             let wrote = self.write(lane, cx, &mut now)?;
             let read = self.read(lane, cx, &mut now)?;
@@ -215,15 +239,53 @@ impl Talk {
         Poll::Pending
     }
 
+    /// Whether it begins nothing more.
+    #[inline]
+    fn ending(&self, lane: &Lane, now: u64) -> bool {
+        lane.ending(now) || self.leaves.is_some_and(|at| now >= at)
+    }
+
+    /// Follows what was agreed of how many connections there are, as far as it has begun all that was its before.
+    fn follow(&mut self, lane: &Lane, now: u64) {
+        if !self.mode.stays() {
+            return;
+        }
+        while let Some(resize) = lane.resizes.nth(self.task.resized) {
+            let has_more = match &self.task.slots {
+                Some(slots) => slots.peek() < resize.from,
+                None => now < resize.at,
+            };
+            if has_more {
+                return;
+            }
+            self.task.resized += 1;
+            // Guard: `self.task.nth < resize.count()` as `true` fails load/staying::connections_of_tcp
+            let is_wanted = self.leaves.is_none() && self.task.nth < resize.count();
+            if !is_wanted {
+                self.leaves.get_or_insert(resize.at);
+            }
+            match &mut self.task.slots {
+                Some(slots) if is_wanted => *slots = Slots::of(&resize, self.task.nth, slots.rate),
+                Some(slots) => slots.end(),
+                None => {}
+            }
+        }
+    }
+
     /// Begins nothing more, and counts what was due by now and was not begun. Once all bytes are through, nothing was due.
     pub(super) fn leave_unsent(&mut self, lane: &Lane, now: u64) {
-        let Some(slots) = &mut self.task.slots else { return };
-        if self.written.max(self.read) < self.total {
-            let mut inner = lane.inner();
-            let limit = lane.planned(lane.end.min(now.saturating_add(1)));
-            slots.pass(limit, |due, n| inner.unsent(lane.comes(due), now, n));
+        let limit = lane.planned(lane.end.min(now.saturating_add(1)));
+        while let Some(slots) = &mut self.task.slots {
+            let next = lane.resizes.nth(self.task.resized).map_or(u64::MAX, |next| next.from);
+            if self.written.max(self.read) < self.total {
+                let mut inner = lane.inner();
+                slots.pass(limit.min(next), |due, n| inner.unsent(lane.comes(due), now, n));
+            }
+            if limit <= next || slots.peek() < next {
+                return slots.end();
+            }
+            self.follow(lane, now);
         }
-        slots.end();
     }
 
     /// Whether the moment waited for, if any, has come.
@@ -275,7 +337,7 @@ impl Talk {
             return Ok(false);
         }
         let last = self.written >= self.total;
-        if last || lane.ending(now) && self.task.begun.is_none() {
+        if last || self.ending(lane, now) && self.task.begun.is_none() {
             if matches!(self.mode, Mode::Write | Mode::Echo) {
                 self.stream.shutdown(Shutdown::Write)?;
                 self.shut = true;
@@ -305,10 +367,13 @@ impl Talk {
 
     /// When the next message was to be begun, if that is not still to come.
     fn due(&mut self, lane: &Lane, now: u64) -> Option<u64> {
+        self.follow(lane, now);
         let Some(slots) = &mut self.task.slots else { return Some(now) };
         let due = lane.comes(slots.peek());
         if due > now {
-            if let Some(raised) = lane.common.gate.raised() {
+            // Who has connections of others is no faster on its own.
+            // Guard: `!lane.takes_over()` as `true` fails load/staying::connections_that_take_over
+            if let Some(raised) = lane.common.gate.raised().filter(|_| !lane.takes_over()) {
                 slots.raise(raised, (lane.common.turns.all(), lane.common.config.rate.unwrap_or(1)));
             }
             if due < lane.end {
@@ -327,7 +392,7 @@ impl Talk {
         }
         let paced = self.mode == Mode::Read && self.task.slots.is_some();
         if paced && self.left == 0 {
-            if lane.ending(*now) {
+            if self.ending(lane, *now) {
                 return Ok(false);
             }
             let Some(due) = self.due(lane, *now) else { return Ok(false) };
@@ -383,11 +448,11 @@ impl Talk {
     fn is_done(&self, lane: &Lane, now: u64) -> Result<bool, Trouble> {
         let answered = self.waiting.is_empty() && self.left == 0;
         let done = match self.mode {
-            Mode::Read => self.eof || lane.ending(now) || self.read >= self.total,
+            Mode::Read => self.eof || self.ending(lane, now) || self.read >= self.total,
             Mode::Write => self.eof && self.shut,
             Mode::Echo => self.eof && self.shut && self.read == self.written,
             Mode::Connect | Mode::Syn | Mode::HalfOpen => self.read >= self.total,
-            Mode::Hold => answered && (lane.ending(now) || self.written >= self.total),
+            Mode::Hold => answered && (self.ending(lane, now) || self.written >= self.total),
         };
         if !done && self.eof {
             return Err(Trouble::ClosedEarly);

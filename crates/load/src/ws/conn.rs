@@ -4,9 +4,8 @@
 //! they come, and nothing is kept of them. A frame is made in a buffer of the lane's, which it keeps only while the server takes it.
 
 use std::collections::VecDeque;
-use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use flowlane::TcpStream;
 use flowlane_http::tls::Stream;
@@ -14,9 +13,13 @@ use flowlane_http::ws::{Code, Event, Kind, Opcode, Reader, Side, frame};
 use flowlane_stack::rng::Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::book::{Book, Waiting};
-use super::outcome::{End, Trouble};
+use super::WsLoadConfig;
+use super::book::Book;
+use super::opening::Opened;
+use super::outcome::{End, Fault, Trouble};
 use super::payload::Payload;
+use crate::run::staying;
+use crate::run::staying::Waiting;
 
 /// Longest message that a server may send when it is to be no answer of ours, bytes.
 const LONGEST: u64 = 1 << 20;
@@ -28,7 +31,7 @@ const KEPT: usize = 256 << 10;
 
 /// What the connections of a lane share to write with.
 #[derive(Debug)]
-pub(super) struct Pen {
+pub struct Pen {
     pub(super) payload: Payload,
     pub(super) rng: Rng,
     /// Empty buffers that have room.
@@ -73,11 +76,9 @@ impl Pen {
 
 /// A connection, or the place of one.
 #[derive(Debug)]
-pub(super) struct Conn {
+pub struct Conn {
     /// The connection, while it stands.
-    pub(super) stream: Option<Stream<TcpStream>>,
-    /// Wakes its task.
-    pub(super) waker: Option<Waker>,
+    stream: Option<Stream<TcpStream>>,
     /// What is to be written, and how much of it has been.
     out: Vec<u8>,
     written: usize,
@@ -92,13 +93,7 @@ pub(super) struct Conn {
     /// Messages that were answered, over all its turns.
     heard: u64,
     answer: Answer,
-    pub(super) end: End,
-    /// In the queue of those that have room for a message.
-    pub(super) listed: bool,
-    /// Has something to write that was asked for outside of its task.
-    pub(super) dirty: bool,
-    /// Its oldest message has waited too long.
-    pub(super) gives_up: bool,
+    end: End,
 }
 
 /// What is known of the answer that comes now.
@@ -113,11 +108,10 @@ struct Answer {
     unasked: bool,
 }
 
-impl Conn {
-    pub(super) fn new(ordinal: u64) -> Self {
+impl staying::Conn<WsLoadConfig> for Conn {
+    fn new(ordinal: u64) -> Self {
         Self {
             stream: None,
-            waker: None,
             out: Vec::new(),
             written: 0,
             flushing: false,
@@ -129,51 +123,42 @@ impl Conn {
             heard: 0,
             answer: Answer::default(),
             end: End::No,
-            listed: false,
-            dirty: false,
-            gives_up: false,
         }
     }
 
-    /// It stands.
-    pub(super) fn stands(&mut self, stream: Stream<TcpStream>, payload: Payload) {
-        self.stream = Some(stream);
-        self.reader = Reader::new(Side::Server, LONGEST.max(payload.size as u64));
+    fn stands(&mut self, opened: Opened, pen: &mut Pen) -> Vec<u8> {
+        self.stream = Some(opened.stream);
+        self.reader = Reader::new(Side::Server, LONGEST.max(pen.payload.size as u64));
         self.answered = self.next;
         (self.end, self.answer) = (End::No, Answer::default());
+        opened.rest
     }
 
-    /// Messages in flight.
     #[inline]
-    pub(super) fn in_flight(&self) -> usize {
+    fn in_flight(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether it takes another message.
     #[inline]
-    pub(super) fn has_room(&self, depth: usize) -> bool {
+    fn has_room(&self, depth: usize) -> bool {
         self.stream.is_some() && self.end == End::No && self.waiting.len() < depth
     }
 
-    /// Messages that were answered on it, over all its turns.
-    pub(super) fn answers(&self) -> u64 {
+    fn heard(&self) -> u64 {
         self.heard
     }
 
-    /// When the oldest message in flight was sent.
-    pub(super) fn oldest(&self) -> Option<u64> {
+    fn oldest(&self) -> Option<u64> {
         self.waiting.front().map(|waiting| waiting.sent)
     }
 
-    /// Whether there is something to be written.
     #[inline]
-    pub(super) fn is_to_write(&self) -> bool {
+    fn is_to_write(&self) -> bool {
         self.flushing || self.written < self.out.len()
     }
 
-    /// Sends a message that was due at that moment.
     #[inline]
-    pub(super) fn ask(&mut self, pen: &mut Pen, book: &mut Book, intended: u64, now: u64) {
+    fn ask(&mut self, pen: &mut Pen, book: &mut Book, intended: u64, now: u64) {
         pen.give_room(&mut self.out);
         let (begin, key) = (Payload::begin(self.ordinal, self.next), pen.key());
         pen.payload.write(begin, key, &mut self.out);
@@ -182,17 +167,17 @@ impl Conn {
         book.sent(intended, now);
     }
 
-    /// Begins the end.
-    pub(super) fn close(&mut self, pen: &mut Pen, code: Code) {
-        if self.end == End::No {
-            pen.give_room(&mut self.out);
-            frame::close(&mut self.out, Some(code.into()), "", Some(pen.key()));
-            self.end = End::Told;
-        }
+    fn close(&mut self, pen: &mut Pen) {
+        self.close_with(pen, Code::Normal);
     }
 
-    /// Writes as much as the server takes; how much. What TLS holds back is pushed on.
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, pen: &mut Pen) -> io::Result<usize> {
+    fn has_said_bye(&self) -> bool {
+        // Guard: `self.end == End::Said` as `false` fails load/ws::the_figures_are
+        self.end == End::Said
+    }
+
+    /// What TLS holds back is pushed on.
+    fn poll_write(&mut self, cx: &mut Context<'_>, pen: &mut Pen) -> Result<usize, Trouble> {
         let Some(stream) = &mut self.stream else { return Ok(0) };
         let mut n = 0;
         while self.written < self.out.len() {
@@ -214,28 +199,16 @@ impl Conn {
         Ok(n)
     }
 
-    /// Reads once; `None` if there is nothing now.
-    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Option<io::Result<usize>> {
-        let stream = self.stream.as_mut()?;
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, Trouble>> {
+        let Some(stream) = self.stream.as_mut() else { return Poll::Pending };
         let mut into = ReadBuf::new(buffer);
-        match Pin::new(stream).poll_read(cx, &mut into) {
-            Poll::Pending => None,
-            Poll::Ready(got) => Some(got.map(|()| into.filled().len())),
-        }
+        let read = Pin::new(stream).poll_read(cx, &mut into)?;
+        read.map(|()| Ok(into.filled().len()))
     }
 
-    /// Takes bytes that came.
-    ///
-    /// # Errors
-    /// What they end the connection with. The close frame that answers is written as far as there is room.
+    /// The close frame that answers is written as far as there is room.
     #[inline]
-    pub(super) fn came(
-        &mut self,
-        bytes: &mut [u8],
-        pen: &mut Pen,
-        book: &mut Book,
-        now: u64,
-    ) -> Result<(), Trouble> {
+    fn came(&mut self, bytes: &mut [u8], pen: &mut Pen, book: &mut Book, now: u64) -> Result<(), Trouble> {
         let mut at = 0;
         loop {
             // Borrowed apart from the rest of the connection, which hears what it says.
@@ -243,8 +216,8 @@ impl Conn {
                 &mut *self;
             match reader.next(&mut bytes[at..]) {
                 Err(fault) => {
-                    self.close(pen, fault.code());
-                    return Err(Trouble::Fault(fault));
+                    self.close_with(pen, fault.code());
+                    return Err(Fault::Frame(fault).into());
                 }
                 Ok((_, None)) => return Ok(()),
                 Ok((used, Some(event))) => {
@@ -261,11 +234,11 @@ impl Conn {
                             if last {
                                 let answer = std::mem::take(answer);
                                 if answer.unasked {
-                                    book.unasked();
+                                    book.own.unasked += 1;
                                 } else if let Some(message) = waiting.pop_front() {
                                     *answered += 1;
                                     *heard += 1;
-                                    book.counts.fragmented += u64::from(fragmented);
+                                    book.own.fragmented += u64::from(fragmented);
                                     let size = pen.payload.size as u64;
                                     // Guard: `pen.payload.verify && answer.at != size` as `false` fails
                                     // load/ws::wrong::answers_that_are_not
@@ -279,7 +252,7 @@ impl Conn {
                             }
                         }
                         Event::Ping(payload) => {
-                            book.counts.pings += 1;
+                            book.own.pings += 1;
                             if *end == End::No && out.len() - *written < FULL {
                                 pen.give_room(out);
                                 frame::write(out, Opcode::Pong, payload, Some(pen.key()));
@@ -291,7 +264,7 @@ impl Conn {
                             if before == End::No {
                                 // The answer has the same code (RFC 6455 §5.5.1).
                                 frame::close(out, code, "", Some(pen.key()));
-                                return Err(Trouble::CloseFrame(code));
+                                return Err(Fault::CloseFrame(code).into());
                             }
                         }
                     }
@@ -300,18 +273,28 @@ impl Conn {
         }
     }
 
-    /// The connection is no more; `trouble` if it ended by itself. What was in flight is lost.
-    pub(super) fn end(&mut self, trouble: Option<&Trouble>, pen: &mut Pen, book: &mut Book, now: u64) {
+    fn end(&mut self, trouble: Option<&Trouble>, pen: &mut Pen, book: &mut Book, now: u64) {
         self.stream = None;
         let had_messages = !self.waiting.is_empty();
         for message in self.waiting.drain(..) {
             book.lost(message, now, trouble.unwrap_or(&Trouble::Closed));
         }
-        book.ended(now, trouble, had_messages, self.end);
+        book.closed(now, trouble, had_messages, self.end);
         if self.out.capacity() > 0 {
             pen.put_back(std::mem::take(&mut self.out));
         }
-        (self.written, self.flushing, self.gives_up) = (0, false, false);
+        (self.written, self.flushing) = (0, false);
+    }
+}
+
+impl Conn {
+    /// Begins the end.
+    fn close_with(&mut self, pen: &mut Pen, code: Code) {
+        if self.end == End::No {
+            pen.give_room(&mut self.out);
+            frame::close(&mut self.out, Some(code.into()), "", Some(pen.key()));
+            self.end = End::Told;
+        }
     }
 }
 

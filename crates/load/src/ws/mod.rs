@@ -12,32 +12,29 @@
 
 mod book;
 mod closes;
-mod common;
 mod conn;
-mod lane;
 mod opening;
 mod outcome;
 mod payload;
-mod run;
-mod task;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flowlane::Endpoint;
 
-use crate::report::SnapshotsTo;
-use crate::run::changes::Unchanged;
+use crate::report::{Recorder, SnapshotsTo};
 use crate::run::flows::Sources;
-use crate::run::gate::{Gate, Outcomes};
-use crate::run::lanes::{Kind as LoadKind, Lanes};
-use crate::run::outcome::LaneOutcome;
+use crate::run::lanes::Lanes;
 use crate::run::part::Part;
+use crate::run::staying::{self, Counted, Dialogue, Lane, Parts, connect, within};
 use crate::run::timeline::Phase;
-use crate::run::turns::Turns;
 
-pub use common::Common;
+use book::Own;
+use conn::{Conn, Pen};
+use opening::Opened;
+use outcome::{Fault, NotOpened, Trouble};
+
+pub use crate::run::staying::StayingError as WsLoadError;
 pub use opening::Opening;
 pub use outcome::{WsCounts, WsOutcome};
 pub use payload::Payload;
@@ -75,21 +72,6 @@ pub struct WsLoadConfig {
     pub snapshots: Option<SnapshotsTo>,
 }
 
-/// Why a run cannot be prepared.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WsLoadError {
-    /// No lane can have a connection.
-    #[error("no lane has any flow")]
-    NoFlows,
-    /// A part of a run has no connection.
-    #[error("no connection is left for this part of the run: fewer parts, or more connections")]
-    NoneLeft,
-    /// A number that must not be 0.
-    #[error("{0} must be at least 1")]
-    Nothing(&'static str),
-}
-
 /// Progress of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WsProgress {
@@ -97,12 +79,8 @@ pub struct WsProgress {
     pub answers: u64,
 }
 
-/// One lane's progress, on cache lines of its own.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct LaneProgress {
-    answers: AtomicU64,
-}
+/// What the lanes of a run share.
+pub type Common = staying::Common<WsLoadConfig>;
 
 /// A run.
 pub type WsLoad = Lanes<Common>;
@@ -122,76 +100,94 @@ impl WsLoad {
     /// # Errors
     /// See [`WsLoadError`].
     pub fn part(config: WsLoadConfig, part: Option<Part>) -> Result<Self, WsLoadError> {
-        for (what, n) in [
-            ("connections", config.connections as u64),
-            ("depth", config.depth as u64),
-            ("rate", config.rate.unwrap_or(1)),
-        ] {
-            if n == 0 {
-                return Err(WsLoadError::Nothing(what));
-            }
-        }
-        let (lanes, connections) = (config.sources.lanes(), config.connections as u64);
-        let wanted = part.map_or(connections, |part| part.share(connections, lanes));
-        let one_a_flow = matches!(&config.sources,
-            Sources::Flows(flows) if flows.iter().map(Vec::len).sum::<usize>() as u64 == wanted);
-        let turns = Turns::new(&config.sources, config.connections, one_a_flow, part);
-        let active = turns.active();
-        if active == 0 {
-            return Err(part.map_or(WsLoadError::NoFlows, |_| WsLoadError::NoneLeft));
-        }
-        Ok(Self::of(|outcomes| Common {
-            timeout: config.timeout.as_nanos() as u64,
-            gate: Gate::new(active).held(part.is_some()),
-            progress: (0..lanes).map(|_| LaneProgress::default()).collect(),
-            turns,
-            config,
-            outcomes,
-        }))
+        Self::staying(config, part)
     }
 }
 
-impl LoadKind for Common {
+impl Dialogue for WsLoadConfig {
     type Counts = WsCounts;
     type Progress = WsProgress;
+    type Own = Own;
+    type Pen = Pen;
+    type Conn = Conn;
+    type Opened = Opened;
+    type Fault = Fault;
 
-    fn gate(&self) -> &Gate {
-        &self.gate
+    const NOUN: &'static str = "message";
+    const SAYS_BYE: bool = true;
+
+    fn parts(&self) -> Parts<'_> {
+        staying::parts!(self)
     }
 
-    fn outcomes(&self) -> &Outcomes<LaneOutcome<WsCounts>> {
-        &self.outcomes
+    fn pen(common: &Common, _bucket: u16, seed: u64) -> Pen {
+        Pen::new(common.config.payload, seed)
     }
 
-    fn phases(&self) -> &[Phase] {
-        &self.config.phases
+    async fn open(lane: &Lane<Self>, at: usize, turn: u64) -> Result<Opened, Option<Trouble>> {
+        let stream = connect(lane, at, turn).await?;
+        let nonce = lane.inner().pen.nonce();
+        let opening = &lane.common.config.opening;
+        let opening = async { opening.open(stream, nonce).await.map_err(|why| Fault::Opening(why).into()) };
+        within(lane, at, opening, Fault::Opening(NotOpened::TooLate).into()).await
     }
 
-    fn target(&self) -> Endpoint {
-        self.config.target
+    fn tls(opened: &Opened) -> Option<u64> {
+        opened.tls
     }
 
-    fn timeout(&self) -> Duration {
-        self.config.timeout
+    fn not_opened(own: &mut Own, trouble: &Trouble) {
+        if let Trouble::Own(Fault::Opening(why)) = trouble {
+            own.handshake_failed(why);
+        }
     }
 
-    fn prepares(&self) -> bool {
-        true
+    fn progress(answers: u64, _prepared: u64) -> WsProgress {
+        WsProgress { answers }
     }
 
-    fn rate(&self) -> Result<f64, Unchanged> {
-        self.config.rate.map(|rate| rate as f64).ok_or(Unchanged::Closed)
+    fn counts(all: &Counted, own: &Own) -> WsCounts {
+        WsCounts {
+            messages: all.sent,
+            answered: all.answered,
+            timed_out: all.timed_out,
+            lost: all.lost,
+            late: all.late,
+            wrong: all.wrong,
+            fragmented: own.fragmented,
+            unasked: own.unasked,
+            pings: own.pings,
+            unsent: all.unsent,
+            held_up: all.held_up,
+            connected: all.connected,
+            not_connected: all.not_connected,
+            connections_refused: all.connections_refused,
+            handshakes_failed: own.handshakes_failed,
+            broken: all.broken,
+            closed_by_server: own.closed_by_server,
+            closed: own.closed,
+            unclosed: own.unclosed,
+            bytes_written: all.bytes_written,
+            bytes_read: all.bytes_read,
+        }
     }
 
-    fn takes_part(&self, bucket: u16) -> bool {
-        self.turns.takes_part(bucket)
-    }
-
-    fn progress(&self) -> WsProgress {
-        WsProgress { answers: self.progress.iter().map(|p| p.answers.load(Ordering::Relaxed)).sum() }
-    }
-
-    async fn lane(self: Arc<Self>, bucket: u16) -> LaneOutcome<WsCounts> {
-        run::lane(self, bucket).await
+    fn name(all: &Counted, own: &Own, recorder: &mut Recorder, moment: u64, _before: u64) {
+        let tally = recorder.tally(moment);
+        let counts = [
+            ("late", all.late),
+            ("fragmented", own.fragmented),
+            ("unasked", own.unasked),
+            ("pings", own.pings),
+            ("handshakes-failed", own.handshakes_failed),
+            ("broken", all.broken),
+            ("closed-by-server", own.closed_by_server),
+            ("closed", own.closed),
+            ("unclosed", own.unclosed),
+        ];
+        for (name, count) in counts.into_iter().chain(own.closes.each()).chain(own.handshakes.iter().copied())
+        {
+            tally.named(name, count);
+        }
     }
 }

@@ -29,7 +29,7 @@ pub struct Opening {
 
 /// A connection that has become one.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub struct Opened {
     pub(super) stream: Stream<TcpStream>,
     /// What came behind the answer.
     pub(super) rest: Vec<u8>,

@@ -1,33 +1,17 @@
 //! How each message and each connection ended.
 
-use std::io;
-
-use flowlane::SocketError;
-use flowlane_http::ws::Fault;
+use flowlane_http::ws::Fault as BadFrame;
 use flowlane_http::ws::handshake::NoAnswer;
-use serde::{Deserialize, Serialize};
 
 use crate::report::ErrorKind;
-use crate::run::outcome::{Account, Outcome};
-
-macro_rules! counts {
-    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// Counts of a lane, or of a run.
-        ///
-        /// Every message ends in exactly one way: answered, timed out, or lost with its connection.
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "kebab-case", default)]
-        pub struct WsCounts { $($(#[doc = $doc])+ pub $name: u64,)+ }
-
-        impl Account for WsCounts {
-            fn add(&mut self, other: &Self) {
-                $(self.$name += other.$name;)+
-            }
-        }
-    };
-}
+use crate::run::outcome::{Outcome, counts};
+use crate::run::staying;
 
 counts! {
+    /// Counts of a lane, or of a run.
+    ///
+    /// Every message ends in exactly one way: answered, timed out, or lost with its connection.
+    WsCounts;
     /// Messages sent.
     messages,
     /// Of them, answered, whatever the answer.
@@ -77,7 +61,7 @@ pub type WsOutcome = Outcome<WsCounts>;
 
 /// Why a connection did not become a WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NotOpened {
+pub enum NotOpened {
     /// TLS, in its words.
     Tls(String),
     /// The connection failed.
@@ -151,61 +135,48 @@ pub(super) enum End {
 }
 
 /// How a connection ended that should not have.
+pub(super) type Trouble = staying::Trouble<Fault>;
+
+/// Ways to end that only WebSockets have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// While connecting.
-    Connect(SocketError),
+pub enum Fault {
     /// While it became a WebSocket.
     Opening(NotOpened),
-    /// It failed.
-    Socket(ErrorKind, String),
-    /// The far side ended the stream without a close frame.
-    Closed,
     /// The far side closed, with this code.
     CloseFrame(Option<u16>),
     /// The far side's frames are wrong.
-    Fault(Fault),
-    /// A message had no answer within the timeout.
-    NoAnswer,
+    Frame(BadFrame),
 }
 
-impl Trouble {
-    /// What kind of error it is in a report.
-    pub(super) fn kind(&self) -> ErrorKind {
+impl staying::Fault for Fault {
+    const CLOSED: &'static str = "the server ended the connection without a close frame";
+
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Connect(SocketError::NoDescriptor) => ErrorKind::Local,
-            Self::Connect(e) => match ErrorKind::of_io(&io::Error::from(*e)) {
-                ErrorKind::Timeout => ErrorKind::ConnectTimeout,
-                ErrorKind::Other => ErrorKind::Local,
-                kind => kind,
-            },
             Self::Opening(why) => why.kind(),
-            Self::Socket(kind, _) => *kind,
-            Self::Closed | Self::CloseFrame(_) => ErrorKind::Closed,
-            Self::Fault(Fault::TooLong) => ErrorKind::TooLong,
-            Self::Fault(_) => ErrorKind::Malformed,
-            Self::NoAnswer => ErrorKind::Timeout,
+            Self::CloseFrame(_) => ErrorKind::Closed,
+            Self::Frame(BadFrame::TooLong) => ErrorKind::TooLong,
+            Self::Frame(_) => ErrorKind::Malformed,
         }
     }
 
-    /// In words.
-    pub(super) fn words(&self) -> String {
+    fn words(&self) -> String {
         match self {
-            Self::Connect(e) => format!("connecting: {e}"),
             Self::Opening(why) => why.words(),
-            Self::Socket(_, why) => why.clone(),
-            Self::Closed => "the server ended the connection without a close frame".into(),
             Self::CloseFrame(Some(code)) => format!("the server closed with code {code}"),
             Self::CloseFrame(None) => "the server closed without a code".into(),
-            Self::Fault(fault) => format!("the server sent {}", fault.words()),
-            Self::NoAnswer => "no answer within the timeout".into(),
+            Self::Frame(fault) => format!("the server sent {}", fault.words()),
         }
+    }
+
+    fn is_said(&self) -> bool {
+        matches!(self, Self::Frame(_))
     }
 }
 
-impl From<io::Error> for Trouble {
-    fn from(e: io::Error) -> Self {
-        Self::Socket(ErrorKind::of_io(&e), e.to_string())
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Self::Own(fault)
     }
 }
 
@@ -220,33 +191,26 @@ impl WsCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flowlane::{ConnectError, Failure};
 
     #[test]
     fn troubles_have_kinds_and_words() {
-        let answer = |why| Trouble::Opening(NotOpened::Answer(why));
-        for (trouble, kind) in [
-            (Trouble::Connect(Failure::Refused.into()), ErrorKind::Refused),
-            (Trouble::Connect(Failure::TimedOut.into()), ErrorKind::ConnectTimeout),
-            (Trouble::Connect(ConnectError::NoPort.into()), ErrorKind::Local),
-            (Trouble::Connect(SocketError::NoDescriptor), ErrorKind::Local),
-            (Trouble::Opening(NotOpened::Tls("x".into())), ErrorKind::Tls),
-            (Trouble::Opening(NotOpened::Lost(ErrorKind::Reset, "x".into())), ErrorKind::Reset),
-            (Trouble::Opening(NotOpened::Closed), ErrorKind::Closed),
-            (Trouble::Opening(NotOpened::TooLate), ErrorKind::Timeout),
-            (Trouble::Opening(NotOpened::NotHttp("x".into())), ErrorKind::Malformed),
+        let answer = |why| Fault::Opening(NotOpened::Answer(why));
+        for (fault, kind) in [
+            (Fault::Opening(NotOpened::Tls("x".into())), ErrorKind::Tls),
+            (Fault::Opening(NotOpened::Lost(ErrorKind::Reset, "x".into())), ErrorKind::Reset),
+            (Fault::Opening(NotOpened::Closed), ErrorKind::Closed),
+            (Fault::Opening(NotOpened::TooLate), ErrorKind::Timeout),
+            (Fault::Opening(NotOpened::NotHttp("x".into())), ErrorKind::Malformed),
             (answer(NoAnswer::Status(403)), ErrorKind::Status),
             (answer(NoAnswer::Upgrade), ErrorKind::Malformed),
             (answer(NoAnswer::Accept), ErrorKind::Malformed),
             (answer(NoAnswer::Unasked), ErrorKind::Malformed),
-            (io::Error::from(io::ErrorKind::ConnectionReset).into(), ErrorKind::Reset),
-            (Trouble::Closed, ErrorKind::Closed),
-            (Trouble::CloseFrame(Some(1011)), ErrorKind::Closed),
-            (Trouble::CloseFrame(None), ErrorKind::Closed),
-            (Trouble::Fault(Fault::Masked), ErrorKind::Malformed),
-            (Trouble::Fault(Fault::TooLong), ErrorKind::TooLong),
-            (Trouble::NoAnswer, ErrorKind::Timeout),
+            (Fault::CloseFrame(Some(1011)), ErrorKind::Closed),
+            (Fault::CloseFrame(None), ErrorKind::Closed),
+            (Fault::Frame(BadFrame::Masked), ErrorKind::Malformed),
+            (Fault::Frame(BadFrame::TooLong), ErrorKind::TooLong),
         ] {
+            let trouble = Trouble::from(fault);
             assert_eq!(trouble.kind(), kind, "{trouble:?}");
             assert!(!trouble.words().is_empty());
         }

@@ -6,5 +6,6 @@ mod http;
 mod knock;
 mod memcached;
 mod report;
+mod staying;
 mod tcp;
 mod ws;

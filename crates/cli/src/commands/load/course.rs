@@ -154,6 +154,11 @@ pub(super) trait Load: Sized {
     /// How long an answer may take.
     #[cfg(feature = "agents")]
     fn patience(&self) -> Duration;
+    /// Whether others can take the connections of an agent that is lost.
+    #[cfg(feature = "agents")]
+    fn has_connections(&self) -> bool {
+        Self::TCP
+    }
     /// Options that agents are told besides those given, where what they have by default depends on the machine.
     #[cfg(feature = "agents")]
     fn told(&self) -> Vec<String> {

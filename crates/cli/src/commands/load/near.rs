@@ -303,7 +303,7 @@ impl Near {
     {
         let Run { name, target, rss, clients, tcp, frames, io, descriptors, home, changer } = run;
         let is_search = changer.is_none();
-        let change = changing(changer);
+        let change = changing(changer, allows(self.is_kernel()));
         let mut builder = self.side.builder(Some(&self.link), self.is_kernel(), io, self.seed);
         if let Some(frames) = frames {
             builder = builder.frames(frames);
@@ -348,6 +348,11 @@ pub(super) fn check_port(target: SocketAddr) -> anyhow::Result<()> {
 
 /// Frames of a worker that needs none: streams of the kernel's have their own memory. Its datagrams are received into frames.
 pub(super) const FEW_FRAMES: usize = 64;
+
+/// Whether a load that runs may have so many connections: as many as there are descriptors, on kernel sockets.
+pub(super) fn allows(is_kernel: bool) -> impl Fn(usize) -> anyhow::Result<()> + Send + Sync {
+    move |n| if is_kernel { more_descriptors(n, "connections") } else { Ok(()) }
+}
 
 /// Raises the limit of file descriptors as far as needed and allowed.
 pub(super) fn more_descriptors(wanted: usize, what: &str) -> anyhow::Result<()> {

@@ -47,7 +47,7 @@ impl FromStr for What {
             }
             _ => {
                 return Err(
-                    "known are rate=N (per second, as rate=20k), connections=N (HTTP), pause and resume"
+                    "known are rate=N (per second, as rate=20k), connections=N (not of UDP), pause and resume"
                         .into(),
                 );
             }
@@ -73,9 +73,11 @@ pub(super) fn said(changes: &[Changed]) -> Option<(String, String)> {
 /// What changes a load, once that is made.
 pub(super) type Slot = Arc<OnceLock<Changer>>;
 
-/// What the control socket of a load does when it is asked; without what changes it, the load is a run of a search.
+/// What the control socket of a load does when it is asked; without what changes it, the load is a run of a search. `allows` refuses more connections than
+/// there are descriptors for.
 pub(super) fn changing(
     changer: Option<Slot>,
+    allows: impl Fn(usize) -> anyhow::Result<()> + Send + Sync,
 ) -> impl Fn(&LoadRequest) -> Result<LoadView, String> + Send + Sync {
     move |asked| {
         let changer =
@@ -84,7 +86,10 @@ pub(super) fn changing(
             LoadRequest::Rate(rate) => Change::Rate(*rate),
             LoadRequest::Pause => Change::Pause,
             LoadRequest::Resume => Change::Resume,
-            LoadRequest::Connections(n) => Change::Connections(*n),
+            LoadRequest::Connections(n) => {
+                allows(*n as usize).map_err(|why| format!("{why:#}"))?;
+                Change::Connections(*n)
+            }
         };
         let changer = changer.get().ok_or(Unchanged::NotBegun);
         let told = changer.and_then(|changer| changer.change(change)).map_err(|why| why.to_string())?;

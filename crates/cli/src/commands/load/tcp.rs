@@ -269,6 +269,11 @@ impl Load for Tcp {
         self.timeout
     }
 
+    #[cfg(feature = "agents")]
+    fn has_connections(&self) -> bool {
+        !self.mode.mode().is_half_open()
+    }
+
     fn needs(&self, config: &TcpLoadConfig, clients: &[ClientRange]) -> anyhow::Result<Needs> {
         let connections = self.course.share(config.connections, config.sources.lanes());
         Ok(Needs {

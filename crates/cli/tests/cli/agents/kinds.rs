@@ -299,10 +299,31 @@ fn the_other_takes_the_share_of_an_agent_that_is_killed() {
         assert!((900..1400).contains(&sent), "{load}: {sent}");
     });
     let Some(nats) = Nats::start(&[]) else { return };
-    for load in ["tcp", "memcached"] {
-        let closed = ["127.0.0.1:9", "--agents", "lab", "--agent-loss", "share"];
-        refused(nats.load_of(load, &closed), 2, "a closed loop has no rate");
-    }
+    let closed = ["127.0.0.1:9", "--agents", "lab", "--agent-loss", "share", "--window", "2"];
+    refused(nats.load_of("udp", &closed), 2, "a closed loop without connections has no rate");
+}
+
+/// A closed loop has no rate: the other opens the connections of an agent that is killed.
+// Long: an agent is missed after a second of silence, in a run that then goes on with the connections of both.
+#[test]
+fn the_other_opens_the_connections_of_an_agent_that_is_killed() {
+    let kinds: [(&str, &[&str]); 2] = [("tcp", &["--mode", "echo"]), ("memcached", &["--keys", "100"])];
+    side_by_side(kinds, |nats, load, options| {
+        let agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
+        let service = Service::of(load);
+        let usual = ["-c", "12", "-d", "5s", "--json", "--agents", "lab:2", "--agent-timeout", "1s"];
+        let share = ["--agent-loss", "share"];
+        let command = nats.load_of(load, &[&[&service.address[..]], options, &usual, &share].concat());
+        let conductor = Program::start(command);
+        eventually("it is sent to", || service.heard() >= 12);
+        agents[1].signal(Signal::KILL);
+        let (code, report, said) = ended(conductor);
+        assert_eq!(code, Some(0), "{load}: {said}");
+        assert!(said.contains("the others take its 50.0 % of the load"), "{load}: {said}");
+        let counts = &report["total"]["counts"];
+        let connections = (&counts["connections-opened"], &counts["failed"]);
+        assert_eq!(connections, (&12.into(), &0.into()), "{load}: its six, and those of the other: {said}");
+    });
 }
 
 /// Where all are lost nobody goes on.

@@ -184,7 +184,7 @@ fn rss() -> Arc<Rss> {
 }
 
 /// A hundred milliseconds of gets and sets of a thousand filled items, on four connections.
-pub(super) fn config(keys: u64) -> MemcachedLoadConfig {
+pub(in super::super) fn config(keys: u64) -> MemcachedLoadConfig {
     let items = Items::new(keys, "", "20..40".parse().unwrap(), "1..900".parse().unwrap()).unwrap();
     let clients: ClientRange = "10.0.1.0/24".parse().unwrap();
     MemcachedLoadConfig {

@@ -1,6 +1,6 @@
 //! Load for a memcached against our own, whose counts must be the generator's, and against servers that do wrong.
 
-mod kit;
+pub(super) mod kit;
 mod wrong;
 
 use std::sync::Arc;

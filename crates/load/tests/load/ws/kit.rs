@@ -15,7 +15,7 @@ use flowlane_load::{ClientRange, Phase, Sources};
 
 /// What a server does.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Far {
+pub(in super::super) enum Far {
     /// Ours.
     Good,
     /// Echoes in fragments, some empty, with a ping among them.
@@ -147,7 +147,7 @@ impl Serving {
 }
 
 /// Takes the opening handshake, and goes on.
-async fn serve(stream: TcpStream, far: Far) {
+pub(in super::super) async fn serve(stream: TcpStream, far: Far) {
     if far == Far::Mute {
         return std::future::pending().await;
     }
@@ -184,7 +184,7 @@ pub(super) fn opening(tls: Option<(ClientTls, ServerName<'static>)>) -> Arc<Open
 }
 
 /// Two hundred milliseconds of messages on four connections.
-pub(super) fn config() -> WsLoadConfig {
+pub(in super::super) fn config() -> WsLoadConfig {
     let clients: ClientRange = "10.0.1.0/24".parse().unwrap();
     WsLoadConfig {
         target: Endpoint::from(WIRE.parse::<std::net::SocketAddr>().unwrap()),

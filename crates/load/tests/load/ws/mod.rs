@@ -1,6 +1,6 @@
 //! Load over WebSockets against our own server, whose counts must be the generator's, against tungstenite, and against servers that do wrong.
 
-mod kit;
+pub(super) mod kit;
 mod wrong;
 
 use std::net::TcpListener;

@@ -87,7 +87,7 @@ impl CrewOptions {
     ) -> anyhow::Result<()> {
         ensure!(
             self.loss() != Loss::Share || about.setup.open_loop || job.shared,
-            "--agent-loss share: a closed loop has no rate that others could take (load http has others take connections); give --rate, or go-on"
+            "--agent-loss share: a closed loop without connections has no rate that others could take; give --rate, or go-on"
         );
         ensure!(!outputs.may_abort(), "--abort: not with --agents; --fail alone judges the run at its end");
         let _made = outputs.check(pools)?;

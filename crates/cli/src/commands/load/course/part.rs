@@ -5,7 +5,6 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use flowlane_agents::Summary;
 use flowlane_load::report::{About, Usage, live};
-use flowlane_load::run::gone::Gone;
 use flowlane_load::timeline;
 
 use super::super::agents::{Conducted, Errand, Job, Order, PART_EVERY, Stands, counts_of};
@@ -32,7 +31,7 @@ pub(super) fn conduct<L: Load>(mut load: L) -> anyhow::Result<()> {
         requests: words.requests.len(),
         phases: phases.clone(),
         answers: load.patience(),
-        shared: false,
+        shared: load.has_connections(),
     };
     load.announce();
     let about = About { phases: timeline::shown(&phases), ..course.about(L::NAME, words, seed) };
@@ -74,9 +73,7 @@ pub(in super::super) fn make<L: Load>(mut load: L, mut errand: Errand) -> anyhow
         let stands = Stands { ready: made.is_ready(), ..Stands::default() };
         errand.tick(&from, stands, |order| match order {
             Order::Begin(moment) => made.begin_at(moment),
-            Order::Share(gone) => {
-                Gone::left(part.of, &gone).into_iter().for_each(|(of, left)| made.raise(of, left));
-            }
+            Order::Share(gone) => made.share(part.of, &gone),
             Order::Finish => {}
         })
     });

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use flowlane::control::LoadRequest;
 use flowlane::link::LinkSpec;
 use flowlane::{Host, Interface, PairConfig, Prefix, Rss, TcpConfig, UdpFields};
 use flowlane_load::ClientRange;
@@ -333,14 +332,8 @@ impl Place {
         if may_change || self.link == LinkKind::Kernel {
             builder.before_start(give_up_privileges);
         }
-        let (change, is_kernel) =
-            (changing(may_change.then(|| Arc::new(load.changer().into()))), self.link == LinkKind::Kernel);
-        let change = move |asked: &LoadRequest| {
-            if let (true, LoadRequest::Connections(n)) = (is_kernel, asked) {
-                near::more_descriptors(*n as usize, "connections").map_err(|e| format!("{e:#}"))?;
-            }
-            change(asked)
-        };
+        let changer = may_change.then(|| Arc::new(load.changer().into()));
+        let change = changing(changer, near::allows(self.link == LinkKind::Kernel));
         let runtime = self.instruments.run(builder, "load http", (host, recorders), change)?;
         if self.ways.asks() {
             let given = given::wait(&self.ways.asked(false)?, &runtime.handle(), host, stop)?;
