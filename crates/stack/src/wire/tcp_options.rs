@@ -57,6 +57,11 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
+impl Timestamps {
+    /// What stands before the two clocks: kind and length, with two no-ops in front.
+    pub(super) const KIND: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMPS, TIMESTAMPS_LEN]);
+}
+
 /// Bytes that have arrived: from `left` up to but not including `right`. Not checked to be in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SackBlock {
@@ -213,7 +218,7 @@ impl TcpOptions {
             return TcpOptions::default();
         }
         if let Ok(h) = <&[u8; 12]>::try_from(bytes) {
-            if be32(h, 0) == u32::from_be_bytes([NOP, NOP, TIMESTAMPS, TIMESTAMPS_LEN]) {
+            if be32(h, 0) == Timestamps::KIND {
                 let timestamps = Timestamps { value: be32(h, 4), echo: be32(h, 8) };
                 return TcpOptions { timestamps: Some(timestamps), ..TcpOptions::default() };
             }

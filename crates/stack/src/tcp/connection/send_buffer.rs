@@ -179,7 +179,12 @@ impl SendBuffer {
     }
 
     /// Where byte `offset` lies, which is one of the buffer: number of the block and place in it.
+    #[inline]
     fn find(&self, offset: usize) -> (usize, usize) {
+        if self.blocks.len() == 1 { (0, offset + self.gone) } else { self.find_among_many(offset) }
+    }
+
+    fn find_among_many(&self, offset: usize) -> (usize, usize) {
         // New data are at the end, and so is most of what is asked for.
         if offset >= self.len / 2 {
             let mut begins = self.len;
