@@ -95,7 +95,7 @@ impl Ip {
     /// unusual. The frame does not stand in the output queue: it is to be sent now.
     #[inline]
     pub(crate) fn fast_segment_output(&mut self, now: Time, out: IpOutput) -> Result<Frame, IpOutput> {
-        let (Some(hop), IpAddr::V4(src), IpAddr::V4(dst)) = (self.last_hop, out.src, out.dst) else {
+        let (Some(hop), IpAddr::V4(src), IpAddr::V4(dst)) = (&mut self.last_hop, out.src, out.dst) else {
             return Err(out);
         };
         let interface = &self.interfaces[usize::from(hop.interface)];
@@ -106,12 +106,14 @@ impl Ip {
             && (total <= usize::from(interface.config.mtu)
                 || out.frame.meta().segmentation != Segmentation::None)
             && total <= usize::from(u16::MAX)
-            && self.routes.leads_to(dst, hop.interface, hop.address)
-            && !interface.is_broadcast_v4(dst)
-            && !dst.is_multicast();
+            && (hop.is_way_to(dst)
+                || self.routes.leads_to(dst, hop.interface, hop.address)
+                    && !interface.is_broadcast_v4(dst)
+                    && !dst.is_multicast());
         if !usual {
             return Err(out);
         }
+        hop.note_way_to(dst);
         let from = interface.config.mac;
         let IpOutput { mut frame, protocol, hop_limit, traffic_class, dont_fragment, .. } = out;
         let meta = frame.meta_mut();

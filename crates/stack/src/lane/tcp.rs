@@ -47,14 +47,13 @@ impl Lane {
     /// wire, and counted by IP; TCP sends it again.
     pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
-        while let Some(out) = match room {
-            None => self.tcp.poll_output(&mut cx),
-            Some(room) => {
-                let ways = self.ip.ways(room);
-                let (is_open, closed) = (|link| ways.is_open(link), |to| ways.closed(to));
-                self.tcp.poll_output_to(&mut cx, Some(&Room { is_open: &is_open, closed: &closed }))
-            }
-        } {
+        loop {
+            let ways = room.map(|room| self.ip.ways(room));
+            let is_open = |link| ways.as_ref().is_none_or(|ways| ways.is_open(link));
+            let closed = |to| ways.as_ref().and_then(|ways| ways.closed(to));
+            let told = Room { is_open: &is_open, closed: &closed };
+            let told = if room.is_some() { Some(&told) } else { None };
+            let out = self.tcp.poll_output_to(&mut cx, told)?;
             if room.is_some_and(|room| self.ip.ways(room).closed(out.dst).is_some()) {
                 // An answer to a stranger: it waits as a datagram does, and is counted if there is no room for that.
                 let _ = self.ip.send(&mut cx, out);
@@ -70,7 +69,6 @@ impl Lane {
                 return Some(frame);
             }
         }
-        None
     }
 
     /// Asks for the memory that leads to a frame's connection; to be followed by [`Tcp::prefetch_connection`] once all

@@ -131,6 +131,12 @@ impl Tcp {
     /// Takes a packet of a burst, which [`Tcp::end_burst`] ends. Until then it may be held, to be joined with the following packets; no
     /// other calls are allowed in between.
     pub fn input_in_burst(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
+        self.burst_input(cx, packet);
+    }
+
+    /// The same, as part of its caller, where the packet is made and stays.
+    #[inline(always)]
+    pub(crate) fn burst_input(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
         if !self.core.config.coalesce {
             return self.input(cx, packet);
         }

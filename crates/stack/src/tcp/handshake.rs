@@ -12,14 +12,14 @@ use crate::tcp::connection::sizes::{KnownPath, MIN_MSS, SegmentSizes, header_len
 use crate::tcp::connection::{Connection, Flags, Pieces, State};
 use crate::tcp::lane::Core;
 use crate::tcp::segment::Segment;
-use crate::tcp::table::Tuple;
+use crate::tcp::table::{Slab, Tuple};
 use crate::tcp::{Seq, ecn};
 use core::net::IpAddr;
 
 /// RFC 7323 §2.2, §2.3: the least shift that can show the greatest receive buffer; a size that was asked for stays.
 pub(crate) fn window_scale(config: &TcpConfig, options: &SocketOptions) -> u8 {
     let max = options.recv_buffer.unwrap_or(config.recv_buffer.max);
-    (0..14).find(|shift| 0xffff_u32 << shift >= max).unwrap_or(14)
+    max.div_ceil(0xffff).next_power_of_two().trailing_zeros().min(14) as u8
 }
 
 /// The window of a SYN, which is never scaled (RFC 7323 §2.2): whole segments of the receive buffer.
@@ -35,15 +35,16 @@ pub(crate) fn local_mss(local: IpAddr, mtu: u16, options: &SocketOptions) -> u16
     options.max_segment.map_or(mss, |max| mss.min(max.max(MIN_MSS)))
 }
 
-/// A connection that has sent and received nothing, in its first state.
-pub(crate) fn connection(
+/// A connection that has sent and received nothing, in its first state. It stands in the slab, and not yet in the table.
+pub(crate) fn connection<'c>(
     core: &mut Core,
+    connections: &'c mut Slab<Connection>,
     tuple: Tuple,
     state: State,
     (iss, ts_offset): (Seq, u32),
     mtu: u16,
     options: &SocketOptions,
-) -> Connection {
+) -> &'c mut Connection {
     let config = &core.config;
     let mss = local_mss(tuple.local, mtu, options);
     let mut flags = Flags::SYN_OUT | ecn::offer(config.ecn);
@@ -73,7 +74,8 @@ pub(crate) fn connection(
         tx: core.flight(),
     };
     core.states.begun(state);
-    let mut c = Connection::new(tuple, core.table.hash(&tuple), state, flags, pieces);
+    let hash = core.table.hash(&tuple);
+    let c = connections.insert_with(|id| Connection::new(id, tuple, hash, state, flags, pieces));
     c.apply(options);
     c
 }

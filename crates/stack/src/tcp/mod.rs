@@ -98,6 +98,7 @@ use crate::path_mtu::PathMtus;
 use crate::time::Time;
 use crate::wire::{IpProtocol, TcpHeader};
 use connection::deadlines::NEVER;
+use connection::rtt::Timeouts;
 use connection::{Connection, PLAIN, TIMED};
 use core::net::IpAddr;
 use lane::peers::Path;
@@ -145,6 +146,7 @@ impl Tcp {
 
     /// Changes the configuration; connections keep negotiated values.
     pub fn configure(&mut self, config: TcpConfig) {
+        self.core.timeouts = Timeouts::of(&config);
         self.core.config = config;
         self.core.set_levels();
     }
@@ -177,8 +179,7 @@ impl Tcp {
         let found = self.core.table.find(hash, |found| match found {
             Found::Connection(slot) => {
                 // While its tuple is compared.
-                connections.prefetch(slot, PLAIN);
-                connections.get_slot(slot).is_some_and(|c| *c.tuple() == *tuple)
+                connections.get_slot_ahead(slot, PLAIN).is_some_and(|c| *c.tuple() == *tuple)
             }
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
         });
@@ -193,7 +194,7 @@ impl Tcp {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn connection_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: &mut Segment) {
         let Some(c) = self.connections.get_slot_mut(slot) else { return };
         if self.core.flows.is_on() {
@@ -214,43 +215,34 @@ impl Tcp {
         if self.core.half_open().is_some_and(|half_open| half_open.hear(tuple, seg)) {
             return;
         }
-        let count = self.connections.len();
-        let Some(c) = self.core.listen_input(cx, tuple, seg, after, count) else { return };
-        let from_cookie = c.snd.una() != c.snd.nxt() && seg.is(crate::wire::TcpFlags::ACK);
-        let id = self.insert(c, cx.now);
-        if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|_| self.core.flows.is_on()) {
+        let slot = self.core.listen_input(cx, tuple, seg, after, &mut self.connections);
+        let Some(slot) = slot else { return };
+        self.link(slot, cx.now);
+        let Some(c) = self.connections.get_slot_mut(slot) else { return };
+        if self.core.flows.is_on() {
             self.core.flows.received(c, seg);
         }
-        if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|c| c.is_early()) {
+        if c.is_early() {
             c.open_early(&mut self.core, cx, seg);
-            return self.finish(id.slot);
-        }
-        if from_cookie {
-            let Some(c) = self.connections.get_slot_mut(id.slot) else { return };
+        } else if c.snd.una() != c.snd.nxt() && seg.is(crate::wire::TcpFlags::ACK) {
+            // Of a cookie.
             c.input(&mut self.core, cx, seg);
             if c.state() == State::SynReceived {
                 self.core.kill(c, cx.now, FlowEnd::HalfOpen, None);
                 c.detach();
             }
         }
-        self.finish(id.slot);
+        self.finish(slot);
     }
 
-    fn insert(&mut self, c: Connection, now: Time) -> ConnId {
-        let hash = c.table_hash();
-        let id = self.connections.insert_with(|id| {
-            // Whole, not field by field.
-            let mut c = c;
-            c.named(id);
-            c.set_linked(true);
-            c
-        });
-        self.core.table.insert(hash, Found::Connection(id.slot));
-        if let Some(c) = self.connections.get_slot(id.slot).filter(|_| self.core.flows.is_on()) {
+    /// A connection that was made is found from now on.
+    fn link(&mut self, slot: u32, now: Time) {
+        let Some(c) = self.connections.get_slot(slot) else { return };
+        self.core.table.insert(c.table_hash(), Found::Connection(slot));
+        if self.core.flows.is_on() {
             self.core.flows.begin(c, now);
         }
         self.core.count_connections(self.connections.len());
-        id
     }
 
     /// After anything happened to a connection: timers, output, and whether it is still there.
@@ -285,6 +277,8 @@ impl Tcp {
 
     /// As [`Tcp::poll_output`], of the connections whose link has room, if that is told; the others wait for it. Answers to strangers come
     /// whatever link they are for.
+    // Part of its caller, where the packet goes on: a move for each would cost as much as the rest of this.
+    #[inline(always)]
     pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
         if self.replies_turn && self.core.has_replies() {
@@ -294,13 +288,14 @@ impl Tcp {
         if out.is_none() { self.core.next_reply() } else { out }
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_connections(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         while let Some(slot) = match room {
             None => self.core.next_ready(),
             Some(room) => self.next_ready(room),
         } {
-            if let Some(next) = self.core.ready_next() {
+            let crowded = self.core.table.len() >= CROWDED;
+            if let Some(next) = self.core.ready_next().filter(|_| crowded) {
                 self.connections.prefetch(next, PLAIN);
             }
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
@@ -308,7 +303,7 @@ impl Tcp {
             match c.next_segment(&mut self.core, cx) {
                 Ok(Some(out)) => {
                     // The answer will need it.
-                    if c.tx.is_some() && self.core.table.len() >= CROWDED {
+                    if crowded && c.tx.is_some() {
                         self.core.table.prefetch(c.table_hash());
                     }
                     if self.core.flows.is_on() {

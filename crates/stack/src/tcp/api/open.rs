@@ -87,8 +87,9 @@ impl Tcp {
         let after = self.clear_way(cx, &tuple)?;
         let secrets = self.core.secrets(&tuple);
         let iss = after.map_or_else(|| secrets.isn(cx.now), |old| old + 64_000 + 1);
-        let mut c = handshake::connection(
+        let c = handshake::connection(
             &mut self.core,
+            &mut self.connections,
             tuple,
             State::SynSent,
             (iss, secrets.ts_offset),
@@ -99,8 +100,9 @@ impl Tcp {
         c.ask_for_ecn(&self.core.config);
         c.set_flow_hash(options.hash, options.hash_type);
         self.core.stats.connection_requests += 1;
-        let room = self.core.fast_open_ask(cx, &mut c, options.socket.fast_open);
-        let id = self.insert(c, cx.now);
+        let room = self.core.fast_open_ask(cx, c, options.socket.fast_open);
+        let id = c.id();
+        self.link(id.slot, cx.now);
         let mut taken = 0;
         if let (false, Some(c)) = (data.bytes.is_empty(), self.connections.get_slot_mut(id.slot)) {
             let bytes = Source::Copied(&data.bytes[..data.bytes.len().min(room)]);

@@ -230,8 +230,8 @@ impl Connection {
         if self.snd.wnd() > 0 && held && self.unsent() <= self.snd.wnd() {
             self.timers.start_rtx(RtxTimer::Cork, now + CORK);
         } else {
-            self.timers
-                .start_rtx(RtxTimer::Persist, now + self.rtt.timeout(self.timers.doublings(), &core.config));
+            let timeout = self.rtt.timeout(self.timers.doublings(), core.timeouts);
+            self.timers.start_rtx(RtxTimer::Persist, now.plus_micros(timeout));
             if let Some(tx) = self.tx.get_mut() {
                 tx.waits_at_least_from(now);
             }
