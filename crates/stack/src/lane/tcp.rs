@@ -12,7 +12,7 @@ use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
-use crate::packet::{Cx, Room};
+use crate::packet::{Cx, IpOutput, Room};
 use crate::tcp::{
     ConnId, ConnectError, ConnectOptions, FastOpen, FirstData, ListenError, ListenOptions, ListenerId,
     Prefetched, Scarcity, SocketOptions, Tcp,
@@ -45,16 +45,45 @@ impl Connect {
 impl Lane {
     /// Asks TCP for segments until one has passed IP, past what stands in IP's queue. One that cannot go is lost, as on a
     /// wire, and counted by IP; TCP sends it again.
+    // The usual segment without a loop, whose preparations it would pay for.
     pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
+        if let Some(room) = room {
+            return self.pull_tcp_with_room(now, frames, room);
+        }
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
+        let out = self.tcp.next_output(&mut cx)?;
+        match self.ip.fast_segment_output(now, out) {
+            Ok(frame) => Some(frame),
+            Err(out) => self.pull_tcp_past(now, frames, out),
+        }
+    }
+
+    /// `out` takes the slow way through IP; if it does not come out there, the next one that does.
+    #[inline(never)]
+    fn pull_tcp_past(&mut self, now: Time, frames: &Pool, out: IpOutput) -> Option<Frame> {
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
+        let mut out = Some(out);
+        while let Some(packet) = out {
+            self.ip.watch_output();
+            let _ = self.ip.send_in_turn(&mut cx, packet);
+            if let Some(frame) = self.ip.poll_watched() {
+                return Some(frame);
+            }
+            out = self.tcp.poll_output(&mut cx);
+        }
+        None
+    }
+
+    /// As [`pull_tcp`](Self::pull_tcp), of what is for links with room.
+    #[inline(never)]
+    fn pull_tcp_with_room(&mut self, now: Time, frames: &Pool, room: &[usize]) -> Option<Frame> {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         loop {
-            let ways = room.map(|room| self.ip.ways(room));
-            let is_open = |link| ways.as_ref().is_none_or(|ways| ways.is_open(link));
-            let closed = |to| ways.as_ref().and_then(|ways| ways.closed(to));
+            let ways = self.ip.ways(room);
+            let (is_open, closed) = (|link| ways.is_open(link), |to| ways.closed(to));
             let told = Room { is_open: &is_open, closed: &closed };
-            let told = if room.is_some() { Some(&told) } else { None };
-            let out = self.tcp.poll_output_to(&mut cx, told)?;
-            if room.is_some_and(|room| self.ip.ways(room).closed(out.dst).is_some()) {
+            let out = self.tcp.poll_output_to(&mut cx, Some(&told))?;
+            if self.ip.ways(room).closed(out.dst).is_some() {
                 // An answer to a stranger: it waits as a datagram does, and is counted if there is no room for that.
                 let _ = self.ip.send(&mut cx, out);
                 continue;

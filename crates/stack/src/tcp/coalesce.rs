@@ -62,6 +62,11 @@ impl Runs {
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
+
+    /// Which of them is this flow's.
+    fn of(&self, hash: u32, tuple: &Tuple) -> Option<usize> {
+        self.runs.iter().position(|run| run.hash == hash && run.tuple == *tuple)
+    }
 }
 
 /// What the last segment of a run may have, and what all of one may have: the bits of accurate ECN's counter (RFC 9768 §3.2.2).
@@ -145,7 +150,7 @@ impl Tcp {
         let mut seg = Segment::new(packet, &header, data);
         self.core.stats.merged_received += u64::from(seg.merged - 1);
         let hash = self.core.table.hash(&tuple);
-        let run = self.runs.runs.iter().position(|run| run.hash == hash && run.tuple == tuple);
+        let run = if self.runs.is_empty() { None } else { self.runs.of(hash, &tuple) };
         if let Some(at) = run {
             let run = &mut self.runs.runs[at];
             if run.is_followed_by(&seg) {

@@ -272,56 +272,85 @@ impl Tcp {
     /// The next packet to send, if any. Connections are served in turn, and alternate with answers to unknown peers, so a flood of these
     /// does not block connections.
     pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
-        self.poll_output_to(cx, None)
+        self.next_output(cx)
     }
 
-    /// As [`Tcp::poll_output`], of the connections whose link has room, if that is told; the others wait for it. Answers to strangers come
-    /// whatever link they are for.
-    // Part of its caller, where the packet goes on: a move for each would cost as much as the rest of this.
+    /// The same, as part of its caller, where the packet goes on: a move for each would cost as much as the rest of this.
+    // Nearly every connection that is asked has something to send: without a loop, whose preparations each would pay for.
     #[inline(always)]
+    pub(crate) fn next_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
+        self.replies_turn = !self.replies_turn;
+        if self.replies_turn && self.core.has_replies() {
+            return self.core.next_reply();
+        }
+        let Some(slot) = self.core.next_ready() else { return self.core.next_reply() };
+        match self.poll_connection(cx, slot) {
+            Ok(Some(out)) => Some(out),
+            Ok(None) => self.poll_others(cx, None),
+            Err(output::NoFrame) => self.core.next_reply(),
+        }
+    }
+
+    /// As [`Tcp::poll_output`], of the connections whose link has room; the others wait for it. Answers to strangers come
+    /// whatever link they are for.
     pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
         if self.replies_turn && self.core.has_replies() {
             return self.core.next_reply();
         }
-        let out = self.poll_connections(cx, room);
-        if out.is_none() { self.core.next_reply() } else { out }
+        self.poll_others(cx, room)
     }
 
-    #[inline(always)]
-    fn poll_connections(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
+    /// Asks connections until one has something, then for an answer to a stranger.
+    #[inline(never)]
+    fn poll_others(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         while let Some(slot) = match room {
             None => self.core.next_ready(),
             Some(room) => self.next_ready(room),
         } {
-            let crowded = self.core.table.len() >= CROWDED;
-            if let Some(next) = self.core.ready_next().filter(|_| crowded) {
-                self.connections.prefetch(next, PLAIN);
-            }
-            let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            c.leave_ready_list();
-            match c.next_segment(&mut self.core, cx) {
-                Ok(Some(out)) => {
-                    // The answer will need it.
-                    if crowded && c.tx.is_some() {
-                        self.core.table.prefetch(c.table_hash());
-                    }
-                    if self.core.flows.is_on() {
-                        self.core.flows.sent(c, &out);
-                    }
-                    self.core.settle(c);
-                    return Some(out);
-                }
-                Ok(None) => self.core.settle_timer(c),
-                Err(output::NoFrame) => {
-                    self.core.stats.no_frame += 1;
-                    c.wait_for_output();
-                    self.core.ready_first(slot);
-                    return None;
-                }
+            match self.poll_connection(cx, slot) {
+                Ok(Some(out)) => return Some(out),
+                Ok(None) => {}
+                Err(output::NoFrame) => break,
             }
         }
-        None
+        self.core.next_reply()
+    }
+
+    /// What the connection in a slot that was on the ready list has to send.
+    #[inline(always)]
+    fn poll_connection(&mut self, cx: &mut Cx<'_>, slot: u32) -> Result<Option<IpOutput>, output::NoFrame> {
+        let crowded = self.core.table.len() >= CROWDED;
+        if crowded {
+            if let Some(next) = self.core.ready_next() {
+                self.connections.prefetch(next, PLAIN);
+            }
+        }
+        let Some(c) = self.connections.get_slot_mut(slot) else { return Ok(None) };
+        c.leave_ready_list();
+        match c.next_segment(&mut self.core, cx) {
+            Ok(Some(out)) => {
+                // The answer will need it.
+                if crowded && c.tx.is_some() {
+                    self.core.table.prefetch(c.table_hash());
+                }
+                if self.core.flows.is_on() {
+                    self.core.flows.sent(c, &out);
+                }
+                self.core.settle(c);
+                Ok(Some(out))
+            }
+            Ok(None) => {
+                self.core.settle_timer(c);
+                Ok(None)
+            }
+            Err(output::NoFrame) => {
+                self.core.stats.no_frame += 1;
+                c.wait_for_output();
+                self.core.ready_first(slot);
+                Err(output::NoFrame)
+            }
+        }
     }
 
     /// Whether `poll_output` may have something.

@@ -36,7 +36,7 @@ pub(crate) struct Segment {
 }
 
 /// The pseudo-header's sum (RFC 9293 §3.1).
-#[inline]
+#[inline(always)]
 pub(crate) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => Sum::pseudo_v4(src, dst, TCP, len as u16),

@@ -211,7 +211,7 @@ pub struct TcpOptions {
 
 impl TcpOptions {
     /// Reads the bytes between the fixed header and the data.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> TcpOptions {
         if bytes.is_empty() {
@@ -386,6 +386,7 @@ fn customary_syn(h: &[u8; 20]) -> Option<TcpOptions> {
     })
 }
 
+#[inline(never)]
 fn parse_list(bytes: &[u8]) -> TcpOptions {
     let mut options = TcpOptions::default();
     let mut rest = bytes;

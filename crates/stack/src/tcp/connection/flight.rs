@@ -98,6 +98,12 @@ impl Flight {
         self.write_waker.take()
     }
 
+    /// Whether somebody waits to write or for the handshake.
+    #[inline]
+    pub(crate) const fn has_writer(&self) -> bool {
+        self.write_waker.is_some()
+    }
+
     /// Where the waker stands of who waits to write or for the handshake.
     pub(crate) fn writer_mut(&mut self) -> &mut Option<Waker> {
         &mut self.write_waker

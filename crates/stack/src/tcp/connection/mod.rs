@@ -298,6 +298,12 @@ impl Connection {
         }
     }
 
+    /// Whether a task may wait to write. True too often is harmless.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.tx.get().is_some_and(Flight::has_writer) || self.is_in(Lists::RARE)
+    }
+
     /// Wakes the task that waits to write or for the handshake.
     #[inline]
     pub(crate) fn wake_write(&mut self) {

@@ -297,7 +297,13 @@ impl SendBuffer {
     }
 
     /// Empties it; the bytes of memory that are free by that, as of [`Blocks::give`].
+    #[inline]
     pub(crate) fn reset(&mut self, blocks: &mut Blocks) -> usize {
+        if self.blocks.is_empty() { 0 } else { self.give_all(blocks) }
+    }
+
+    #[inline(never)]
+    fn give_all(&mut self, blocks: &mut Blocks) -> usize {
         let mut freed = 0;
         while let Some(block) = self.blocks.pop_front() {
             // Guard: no `block.cut_off();` fails send_buffer::tests::somebodys_bytes_that_are_given_up

@@ -36,7 +36,9 @@ impl Connection {
         } else {
             self.answer_alone(core);
         }
-        self.trim_to_window(core, seg);
+        if seg.seq != self.rcv.nxt() || seg.seq + seg.len > self.rcv.right() {
+            self.trim_to_window(core, seg);
+        }
         if seg.len == 0 && !seg.is(TcpFlags::FIN) {
             // Nothing of it was new or allowed: the answer says what is (RFC 9293 §3.8.6.1, MUST-36's other side).
             self.ack_at_once();
@@ -245,14 +247,19 @@ impl Connection {
     }
 
     /// Eighth: the FIN bit (RFC 9293 §3.10.7.4), once everything before it is here.
+    #[inline]
     pub(super) fn check_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) {
         let due = match self.rx.get() {
             Some(rx) => rx.fin() == Some(self.rcv.nxt()),
             None => self.is_last_word(seg) && !self.has(Flags::FIN_RECEIVED),
         };
-        if !due || self.state() == State::Closed {
-            return;
+        if due && self.state() != State::Closed {
+            self.take_fin(core, cx);
         }
+    }
+
+    #[inline(never)]
+    fn take_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         if let Some(rx) = self.rx.get_mut() {
             rx.is_whole();
         }

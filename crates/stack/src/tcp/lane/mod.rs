@@ -270,13 +270,19 @@ impl Core {
     #[inline]
     pub(crate) fn queue(&mut self, c: &mut Connection) {
         if !c.has(Flags::QUEUED) {
-            c.wait_for_output();
-            self.ready.push_back(c.id().slot);
+            self.queue_anew(c);
         }
     }
 
+    #[inline(never)]
+    fn queue_anew(&mut self, c: &mut Connection) {
+        c.wait_for_output();
+        self.ready.push_back(c.id().slot);
+    }
+
     /// Brings the wheel and the ready list up to date after anything happened to a connection.
-    #[inline]
+    // Mostly there is nothing to do, which is found out where it is called.
+    #[inline(always)]
     pub(crate) fn settle(&mut self, c: &mut Connection) {
         self.settle_timer(c);
         if c.wants_output() {

@@ -129,7 +129,7 @@ pub(crate) struct ReplyMeta {
 
 /// Fills in the checksum (RFC 9293 §3.1, MUST-2), or leaves it to the link. `written`: the bytes of the header, whose checksum is
 /// zero, and their sum.
-#[inline]
+#[inline(always)]
 pub(crate) fn seal(
     frame: &mut Frame,
     local: IpAddr,

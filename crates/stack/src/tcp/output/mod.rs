@@ -22,6 +22,7 @@ pub(crate) struct NoFrame;
 
 impl Connection {
     /// The next segment to send now, if any.
+    #[inline(always)]
     pub(crate) fn next_segment(
         &mut self,
         core: &mut Core,

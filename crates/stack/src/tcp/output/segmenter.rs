@@ -35,6 +35,10 @@ impl Connection {
     /// acknowledges, and a receiver that coalesces passes the burst on.
     fn end_burst(&mut self, core: &Core, plan: &mut Plan) {
         let mss = self.effective_mss().max(1);
+        // The whole burst is one segment, as requests and answers are.
+        if plan.last && plan.len <= mss && self.tx.get().is_none_or(|tx| tx.burst() == 0) {
+            return;
+        }
         let half = (self.congestion.cwnd() / mss / 2).max(1);
         let more = self.has(Flags::MORE | Flags::CORK) && !self.has(Flags::FORCE);
         let millisecond = self.rate_is_out(mss);
