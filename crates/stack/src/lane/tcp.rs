@@ -189,9 +189,9 @@ impl Lane {
             Some(ip) => ip,
             None => self.source_for(remote.ip).ok_or(ConnectError::NoRoute)?,
         };
-        let port = match connect.local_port {
+        let (port, is_free) = match connect.local_port {
             0 => self.tcp_home_port(now, ip, remote)?,
-            port => port,
+            port => (port, false),
         };
         let local = Endpoint::new(ip, port);
         // The hash that the replies will have, and with it where they come to.
@@ -202,7 +202,7 @@ impl Lane {
         }
         let options = ConnectOptions { mtu, hash, hash_type: HashType::as_u8(kind), socket: connect.options };
         self.with_tcp(now, frames, |tcp, cx| {
-            tcp.connect_with(cx, local.into(), remote.into(), &options, data)
+            tcp.open(cx, (local.into(), remote.into()), &options, data, is_free)
         })
     }
 
@@ -224,8 +224,14 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.send_syn(cx, local.into(), remote.into(), seq, mss))
     }
 
-    /// A free local port for a connection from `local` to `remote` whose replies come to this lane.
-    fn tcp_home_port(&mut self, now: Time, local: IpAddr, remote: Endpoint) -> Result<u16, ConnectError> {
+    /// A free local port for a connection from `local` to `remote` whose replies come to this lane; and whether none of its kind was used
+    /// of late.
+    fn tcp_home_port(
+        &mut self,
+        now: Time,
+        local: IpAddr,
+        remote: Endpoint,
+    ) -> Result<(u16, bool), ConnectError> {
         let home = self.home_ports();
         let peer = SocketAddr::from(remote);
         let turn = self.tcp.port_turn(local, peer);
@@ -237,7 +243,8 @@ impl Lane {
             ));
         }
         if known == Some(Scarcity::None) {
-            return self.tcp.port_given_up(now, local, peer).ok_or(ConnectError::NoPort);
+            let port = self.tcp.port_given_up(now, local, peer).ok_or(ConnectError::NoPort)?;
+            return Ok((port, false));
         }
         let (tcp, tried) = (&self.tcp, Cell::new(0));
         let pick = |reopen: bool| {
@@ -259,7 +266,7 @@ impl Lane {
         }
         let (port, passed) = picked.ok_or(ConnectError::NoPort)?;
         self.tcp.port_taken(turn, passed);
-        Ok(port)
+        Ok((port, unused.is_some()))
     }
 
     /// The bucket in which replies of a connection from `local` to `remote` arrive.

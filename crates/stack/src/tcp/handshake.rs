@@ -35,11 +35,12 @@ pub(crate) fn local_mss(local: IpAddr, mtu: u16, options: &SocketOptions) -> u16
     options.max_segment.map_or(mss, |max| mss.min(max.max(MIN_MSS)))
 }
 
-/// A connection that has sent and received nothing, in its first state. It stands in the slab, and not yet in the table.
+/// A connection that has sent and received nothing, in its first state. It stands in the slab, and not yet in the table, where `hash` will
+/// be its key.
 pub(crate) fn connection<'c>(
     core: &mut Core,
     connections: &'c mut Slab<Connection>,
-    tuple: Tuple,
+    (tuple, hash): (Tuple, u32),
     state: State,
     (iss, ts_offset): (Seq, u32),
     mtu: u16,
@@ -69,12 +70,11 @@ pub(crate) fn connection<'c>(
         scale: WindowScale::new(scale),
         mss: SegmentSizes::new(mss),
         path: KnownPath::new(mtu, mss),
-        rtt: Rtt::new(config),
+        rtt: Rtt::new(core.timeouts),
         congestion,
         tx: core.flight(),
     };
     core.states.begun(state);
-    let hash = core.table.hash(&tuple);
     let c = connections.insert_with(|id| Connection::new(id, tuple, hash, state, flags, pieces));
     c.apply(options);
     c

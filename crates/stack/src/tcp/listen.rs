@@ -21,7 +21,7 @@ impl Core {
     pub(crate) fn listen_input(
         &mut self,
         cx: &mut Cx<'_>,
-        tuple: &Tuple,
+        (tuple, hash): (&Tuple, u32),
         seg: &Segment,
         after: Option<Seq>,
         connections: &mut Slab<Connection>,
@@ -47,7 +47,7 @@ impl Core {
         // Second: ACK. No handshake of this peer is known, so it is a cookie or a mistake.
         if seg.is(TcpFlags::ACK) {
             if !seg.is(TcpFlags::SYN) {
-                if let Some(slot) = self.cookie_input(cx, slot, tuple, seg, connections) {
+                if let Some(slot) = self.cookie_input(cx, slot, (tuple, hash), seg, connections) {
                     return Some(slot);
                 }
                 // The acknowledgement of a cookie may have been lost or overtaken by what came after it. A reset now
@@ -71,14 +71,14 @@ impl Core {
             self.stats.drop(DropReason::BadFlags);
             return None;
         }
-        self.syn_input(cx, slot, tuple, seg, after, connections)
+        self.syn_input(cx, slot, (tuple, hash), seg, after, connections)
     }
 
     fn syn_input(
         &mut self,
         cx: &mut Cx<'_>,
         slot: u32,
-        tuple: &Tuple,
+        (tuple, hash): (&Tuple, u32),
         seg: &Segment,
         after: Option<Seq>,
         connections: &mut Slab<Connection>,
@@ -130,7 +130,7 @@ impl Core {
         let c = handshake::connection(
             self,
             connections,
-            *tuple,
+            (*tuple, hash),
             State::SynReceived,
             (iss, secrets.ts_offset),
             seg.mtu,

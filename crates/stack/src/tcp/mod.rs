@@ -187,10 +187,10 @@ impl Tcp {
             Some(Found::Connection(slot)) => self.connection_input(cx, slot, seg),
             Some(Found::TimeWait(slot)) => {
                 if let Verdict::Reuse(old) = self.core.time_wait_input(cx, slot, seg) {
-                    self.stranger_input(cx, tuple, seg, Some(old));
+                    self.stranger_input(cx, (tuple, hash), seg, Some(old));
                 }
             }
-            None => self.stranger_input(cx, tuple, seg, None),
+            None => self.stranger_input(cx, (tuple, hash), seg, None),
         }
     }
 
@@ -211,11 +211,17 @@ impl Tcp {
     }
 
     /// A segment of no connection.
-    fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: &mut Segment, after: Option<Seq>) {
+    fn stranger_input(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (tuple, hash): (&Tuple, u32),
+        seg: &mut Segment,
+        after: Option<Seq>,
+    ) {
         if self.core.half_open().is_some_and(|half_open| half_open.hear(tuple, seg)) {
             return;
         }
-        let slot = self.core.listen_input(cx, tuple, seg, after, &mut self.connections);
+        let slot = self.core.listen_input(cx, (tuple, hash), seg, after, &mut self.connections);
         let Some(slot) = slot else { return };
         self.link(slot, cx.now);
         let Some(c) = self.connections.get_slot_mut(slot) else { return };

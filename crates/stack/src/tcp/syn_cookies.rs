@@ -106,7 +106,7 @@ impl Core {
         &mut self,
         cx: &mut Cx<'_>,
         slot: u32,
-        tuple: &Tuple,
+        (tuple, hash): (&Tuple, u32),
         seg: &Segment,
         connections: &mut Slab<Connection>,
     ) -> Option<u32> {
@@ -142,7 +142,7 @@ impl Core {
         let c = handshake::connection(
             self,
             connections,
-            *tuple,
+            (*tuple, hash),
             State::SynReceived,
             (iss, secrets.ts_offset),
             seg.mtu,

@@ -197,6 +197,18 @@ impl TcpHeader {
         (header_len, words.iter().fold(sum, |sum, word| sum.add_u32(*word)))
     }
 
+    /// As [`emit_summed`](TcpHeader::emit_summed) of a SYN with the customary options; `None` if it has others.
+    #[inline(always)]
+    pub(crate) fn emit_customary_syn(
+        &self,
+        options: &TcpOptions,
+        segment: &mut [u8; CUSTOMARY_SYN],
+    ) -> Option<Sum> {
+        let [f, g, h, i, j] = options.as_customary_syn()?;
+        let [a, b, c, d, e] = self.words(CUSTOMARY_SYN);
+        Some(put_words(segment, [a, b, c, d, e, f, g, h, i, j]))
+    }
+
     /// As [`emit_summed`](TcpHeader::emit_summed) of a header whose only option is timestamps, as nearly all have.
     #[inline(always)]
     pub(crate) fn emit_with_timestamps(
@@ -205,14 +217,7 @@ impl TcpHeader {
         segment: &mut [u8; WITH_TIMESTAMPS],
     ) -> Sum {
         let [a, b, c, d, e] = self.words(WITH_TIMESTAMPS);
-        let words = [a, b, c, d, e, Timestamps::KIND, timestamps.value, timestamps.echo];
-        let mut sum = Sum::EMPTY;
-        for (place, word) in segment.chunks_exact_mut(4).zip(words) {
-            place.copy_from_slice(&word.to_be_bytes());
-            // Eight numbers of 32 bits cannot overflow 64.
-            sum = sum.add_few(word);
-        }
-        sum
+        put_words(segment, [a, b, c, d, e, Timestamps::KIND, timestamps.value, timestamps.echo])
     }
 
     /// Writes the header and its options to the front of `segment`, behind which the data already stand, with the checksum
@@ -249,6 +254,19 @@ impl TcpHeader {
 
 /// Bytes of a header whose only option is timestamps.
 pub(crate) const WITH_TIMESTAMPS: usize = HEADER_LEN + 12;
+/// Bytes of a SYN with the customary options.
+pub(crate) const CUSTOMARY_SYN: usize = HEADER_LEN + 20;
+
+/// Writes words, and adds them up. A few numbers of 32 bits cannot overflow 64.
+#[inline(always)]
+fn put_words<const N: usize>(place: &mut [u8], words: [u32; N]) -> Sum {
+    let mut sum = Sum::EMPTY;
+    for (place, word) in place.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
+        sum = sum.add_few(word);
+    }
+    sum
+}
 
 #[inline(always)]
 fn write(words: &[u32; 5], checksum: u16, segment: &mut [u8]) {
@@ -333,6 +351,29 @@ mod tests {
         let (len, summed) = HEADER.emit_summed(&timestamps(), &mut other);
         assert_eq!((len, one), (WITH_TIMESTAMPS, other));
         assert_eq!((sum.fold(), summed.fold()), (Sum::EMPTY.add_bytes(&one).fold(), sum.fold()));
+    }
+
+    #[test]
+    fn customary_options_of_a_syn_are_written_the_same() {
+        let options = TcpOptions {
+            mss: Some(1460),
+            window_scale: Some(7),
+            sack_permitted: true,
+            ..timestamps()
+        };
+        let (mut one, mut other) = ([0xa5; CUSTOMARY_SYN], [0; CUSTOMARY_SYN]);
+        let sum = HEADER.emit_customary_syn(&options, &mut one).unwrap();
+        let (len, summed) = HEADER.emit_summed(&options, &mut other);
+        assert_eq!((len, one), (CUSTOMARY_SYN, other));
+        assert_eq!((sum.fold(), summed.fold()), (Sum::EMPTY.add_bytes(&one).fold(), sum.fold()));
+        for other in [
+            TcpOptions { mss: None, ..options },
+            TcpOptions { sack_permitted: false, ..options },
+            TcpOptions { fast_open: Some(crate::wire::FastOpenOption::request(false)), ..options },
+            timestamps(),
+        ] {
+            assert_eq!(HEADER.emit_customary_syn(&other, &mut one), None);
+        }
     }
 
     #[test]

@@ -269,6 +269,25 @@ impl TcpOptions {
         len
     }
 
+    /// The options as they are written, if they are those of nearly every SYN.
+    #[inline(always)]
+    pub(super) fn as_customary_syn(&self) -> Option<[u32; 5]> {
+        let others = self.fast_open.is_some() || self.accecn.is_some() || !self.sack.is_empty();
+        let (Some(mss), Some(shift), Some(timestamps), true, false) =
+            (self.mss, self.window_scale, self.timestamps, self.sack_permitted, others)
+        else {
+            return None;
+        };
+        let [high, low] = mss.to_be_bytes();
+        Some([
+            u32::from_be_bytes([MSS, 4, high, low]),
+            u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMPS, TIMESTAMPS_LEN]),
+            timestamps.value,
+            timestamps.echo,
+            u32::from_be_bytes([NOP, WINDOW_SCALE, 3, shift]),
+        ])
+    }
+
     /// How many SACK blocks fit behind the other options.
     #[inline]
     fn fitting_blocks(&self) -> usize {

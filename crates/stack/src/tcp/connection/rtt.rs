@@ -31,9 +31,10 @@ pub(crate) fn micros(duration: Duration) -> u32 {
     u32::try_from(micros).unwrap_or(u32::MAX)
 }
 
-/// The least and the greatest timeout, microseconds.
+/// The first, the least and the greatest timeout, microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Timeouts {
+    initial: u32,
     min: u32,
     max: u32,
 }
@@ -41,14 +42,18 @@ pub(crate) struct Timeouts {
 impl Timeouts {
     /// Those of a configuration.
     pub(crate) fn of(config: &TcpConfig) -> Self {
-        Self { min: micros(config.min_rto), max: micros(config.max_rto) }
+        Self {
+            initial: micros(config.initial_rto),
+            min: micros(config.min_rto),
+            max: micros(config.max_rto),
+        }
     }
 }
 
 impl Rtt {
     /// RFC 6298 §2.1.
-    pub(crate) fn new(config: &TcpConfig) -> Self {
-        Self { srtt: 0, rttvar: 0, rto: micros(config.initial_rto), min: u32::MAX, min_at: 0 }
+    pub(crate) const fn new(bounds: Timeouts) -> Self {
+        Self { srtt: 0, rttvar: 0, rto: bounds.initial, min: u32::MAX, min_at: 0 }
     }
 
     /// SRTT, microseconds; 0 before the first sample.
@@ -121,7 +126,7 @@ mod tests {
     fn first_and_later_samples() {
         let config = TcpConfig { min_rto: Duration::from_millis(1), ..TcpConfig::default() };
         let bounds = Timeouts::of(&config);
-        let mut rtt = Rtt::new(&config);
+        let mut rtt = Rtt::new(Timeouts::of(&config));
         assert_eq!(rtt.timeout(0, bounds), 1_000_000);
         rtt.sample(100_000, Time::ZERO, bounds);
         assert_eq!((rtt.srtt, rtt.rttvar, rtt.rto), (100_000, 50_000, 300_000));
@@ -134,7 +139,7 @@ mod tests {
     #[test]
     fn no_sample_makes_the_timeout_greater_than_the_greatest() {
         let config = TcpConfig::default();
-        let mut rtt = Rtt::new(&config);
+        let mut rtt = Rtt::new(Timeouts::of(&config));
         rtt.sample(200_000_000, Time::ZERO, Timeouts::of(&config));
         assert_eq!(rtt.rto, micros(config.max_rto));
     }
@@ -143,7 +148,7 @@ mod tests {
     #[test]
     fn backoff_doubles_up_to_the_greatest_timeout() {
         let config = TcpConfig::default();
-        let rtt = Rtt::new(&config);
+        let rtt = Rtt::new(Timeouts::of(&config));
         let timeouts: Vec<_> = (0..9).map(|n| rtt.timeout(n, Timeouts::of(&config)) / 1_000_000).collect();
         assert_eq!(timeouts, [1, 2, 4, 8, 16, 32, 64, 120, 120]);
     }

@@ -9,7 +9,7 @@ use crate::tcp::output::NoFrame;
 use crate::tcp::output::payload::fill;
 use crate::tcp::{Seq, TCP, ecn};
 use crate::wire::tcp_options::MAX_LEN;
-use crate::wire::tcp::WITH_TIMESTAMPS;
+use crate::wire::tcp::{CUSTOMARY_SYN, WITH_TIMESTAMPS};
 use crate::wire::{SackBlocks, Sum, TcpFlags, TcpHeader, TcpOptions, tcp};
 use flowlane_sys::frame::{Frame, Segmentation};
 
@@ -40,6 +40,22 @@ impl Plan {
     pub(crate) const fn bare(seq: Seq) -> Self {
         Self { seq, offset: 0, len: 0, flags: TcpFlags::ACK, segment_size: 0, last: false, push: false }
     }
+}
+
+/// Writes header and options of a SYN; their bytes and sum.
+#[inline(always)]
+fn write_syn(
+    frame: &mut Frame,
+    header: &TcpHeader,
+    options: &TcpOptions,
+) -> Result<(usize, Sum), NoFrame> {
+    let room = frame.push_back(CUSTOMARY_SYN).and_then(|room| room.first_chunk_mut()).ok_or(NoFrame)?;
+    if let Some(sum) = header.emit_customary_syn(options, room) {
+        return Ok((CUSTOMARY_SYN, sum));
+    }
+    frame.truncate(0);
+    let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
+    Ok(header.emit_summed(options, room))
 }
 
 impl Connection {
@@ -83,8 +99,7 @@ impl Connection {
             urgent: 0,
         };
         let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
-        let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
-        let written = header.emit_summed(&options, room);
+        let written = write_syn(&mut frame, &header, &options)?;
         if let (true, Some(tx)) = (data > 0, self.tx.get_mut()) {
             fill(&mut frame, &mut tx.data, (0, data as usize), false, cx)?;
         }
