@@ -5,6 +5,7 @@ use crate::tcp::config::{SocketOptions, TcpConfig};
 use crate::tcp::connection::ack_policy::AckPolicy;
 use crate::tcp::connection::congestion::Congestion;
 use crate::tcp::connection::deadlines::Deadlines;
+use crate::tcp::connection::flight::Flight;
 use crate::tcp::connection::rtt::Rtt;
 use crate::tcp::connection::scoreboard::{AckClock, Delivered};
 use crate::tcp::connection::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
@@ -129,25 +130,36 @@ impl Connection {
 
     /// Our SYN or SYN-ACK has been acknowledged: the first round-trip sample.
     pub(crate) fn syn_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>) {
-        let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.stamps.offset() };
-        let mut delivered = Delivered::default();
         // The SYN alone: data in it, or sent before the handshake was over, is acknowledged as any other.
         self.snd.acknowledged(self.data_seq());
         self.syn_was_acknowledged();
-        if let Some(mut tx) = self.tx.take() {
-            tx.board.acknowledge(self.snd.una(), &clock, &mut delivered);
-            if let Some(at) = delivered.rtt_from {
-                self.sample_rtt(core, cx.now.micros_since(at), cx.now);
-            } else if self.has(Flags::SYN_LOST) {
-                self.rtt.syn_was_lost();
-            }
-            if tx.data.is_empty() && tx.board.is_empty() {
+        if let Some(tx) = self.tx.take() {
+            if let Some(syn) = tx.only_syn() {
+                self.sample_rtt(core, cx.now.micros_since(syn.at), cx.now);
                 core.give_flight(tx);
             } else {
-                self.tx.put_back(tx);
+                self.syn_of_more_acknowledged(core, cx, tx);
             }
         }
         self.timers.stop_rtx();
+    }
+
+    /// The same of a SYN that was sent again, or behind which there is more.
+    #[inline(never)]
+    fn syn_of_more_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>, mut tx: Box<Flight>) {
+        let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.stamps.offset() };
+        let mut delivered = Delivered::default();
+        tx.board.acknowledge(self.snd.una(), &clock, &mut delivered);
+        if let Some(at) = delivered.rtt_from {
+            self.sample_rtt(core, cx.now.micros_since(at), cx.now);
+        } else if self.has(Flags::SYN_LOST) {
+            self.rtt.syn_was_lost();
+        }
+        if tx.data.is_empty() && tx.board.is_empty() {
+            core.give_flight(tx);
+        } else {
+            self.tx.put_back(tx);
+        }
     }
 
     /// The connection is up (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED; §3.10.7.3, fourth step).

@@ -267,11 +267,11 @@ impl Tcp {
     /// A connection has ended, and its handle was released.
     #[inline(never)]
     fn forget(&mut self, id: ConnId) {
-        if let Some(c) = self.connections.get_mut(id) {
-            self.core.unlink(c);
-            self.core.states.over(c.state());
-        }
-        self.connections.discard(id);
+        let core = &mut self.core;
+        self.connections.discard(id, |c| {
+            core.unlink(c);
+            core.states.over(c.state());
+        });
         self.core.count_connections(self.connections.len());
     }
 

@@ -323,24 +323,30 @@ impl<T: Named> Slab<T> {
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<T> {
-        match self.vacate(id, core::mem::replace)? {
+        match self.vacate(id, |_| {}, core::mem::replace)? {
             Place::Taken(value) => Some(value),
             Place::Free { .. } => None,
         }
     }
 
-    /// Drops a value where it is; whether there was one.
-    pub(crate) fn discard(&mut self, id: ConnId) -> bool {
-        self.vacate(id, |place, free| *place = free).is_some()
+    /// Drops a value where it is, if it is there, after `last` was done to it.
+    #[inline]
+    pub(crate) fn discard(&mut self, id: ConnId, last: impl FnOnce(&mut T)) {
+        self.vacate(id, last, |place, free| *place = free);
     }
 
-    /// Makes a place free: `put` is given the place and what it is from then on.
+    /// Makes a place free: `last` is given the value, and `put` the place and what it is from then on.
     #[inline(always)]
-    fn vacate<R>(&mut self, id: ConnId, put: impl FnOnce(&mut Place<T>, Place<T>) -> R) -> Option<R> {
+    fn vacate<R>(
+        &mut self,
+        id: ConnId,
+        last: impl FnOnce(&mut T),
+        put: impl FnOnce(&mut Place<T>, Place<T>) -> R,
+    ) -> Option<R> {
         let (number, at) = place(id.slot);
         let page = self.pages.get_mut(number)?;
         let entry = page.entries.get_mut(at)?;
-        entry.get().filter(|value| value.id() == id)?;
+        last(entry.get_mut().filter(|value| value.id() == id)?);
         let generation = id.generation.wrapping_add(1);
         let was = put(&mut entry.0, Place::Free { generation, next: page.free });
         page.free = id.slot;

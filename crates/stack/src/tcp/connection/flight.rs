@@ -6,7 +6,7 @@ use crate::tcp::Seq;
 use crate::tcp::connection::congestion::Hystart;
 use crate::tcp::connection::departures::Departures;
 use crate::tcp::connection::recovery::Recovery;
-use crate::tcp::connection::scoreboard::{FIN, PUSH, Scoreboard, Sent};
+use crate::tcp::connection::scoreboard::{FIN, PUSH, SYN, Scoreboard, Sent};
 use crate::tcp::connection::send_buffer::{Blocks, SendBuffer};
 use crate::tcp::connection::writes::Writes;
 use crate::time::Time;
@@ -78,6 +78,13 @@ impl Flight {
             && self.recovery.is_plain()
             && self.recovery.undo().is_none();
         whole.then_some(sent)
+    }
+
+    /// The SYN that is out, if it was sent once and there is nothing behind it.
+    #[inline]
+    pub(crate) fn only_syn(&self) -> Option<Sent> {
+        // Guard: `sent.flags == SYN` as `true` fails tcp::tests::handshake
+        self.board.only().copied().filter(|sent| sent.flags == SYN && self.data.is_empty())
     }
 
     /// Segments of new data sent in a row, without a pause.
