@@ -355,12 +355,8 @@ mod tests {
 
     #[test]
     fn customary_options_of_a_syn_are_written_the_same() {
-        let options = TcpOptions {
-            mss: Some(1460),
-            window_scale: Some(7),
-            sack_permitted: true,
-            ..timestamps()
-        };
+        let options =
+            TcpOptions { mss: Some(1460), window_scale: Some(7), sack_permitted: true, ..timestamps() };
         let (mut one, mut other) = ([0xa5; CUSTOMARY_SYN], [0; CUSTOMARY_SYN]);
         let sum = HEADER.emit_customary_syn(&options, &mut one).unwrap();
         let (len, summed) = HEADER.emit_summed(&options, &mut other);

@@ -42,11 +42,7 @@ pub(crate) struct Timeouts {
 impl Timeouts {
     /// Those of a configuration.
     pub(crate) fn of(config: &TcpConfig) -> Self {
-        Self {
-            initial: micros(config.initial_rto),
-            min: micros(config.min_rto),
-            max: micros(config.max_rto),
-        }
+        Self { initial: micros(config.initial_rto), min: micros(config.min_rto), max: micros(config.max_rto) }
     }
 }
 

@@ -8,8 +8,8 @@ use crate::tcp::lane::replies::{dont_fragment, seal};
 use crate::tcp::output::NoFrame;
 use crate::tcp::output::payload::fill;
 use crate::tcp::{Seq, TCP, ecn};
-use crate::wire::tcp_options::MAX_LEN;
 use crate::wire::tcp::{CUSTOMARY_SYN, WITH_TIMESTAMPS};
+use crate::wire::tcp_options::MAX_LEN;
 use crate::wire::{SackBlocks, Sum, TcpFlags, TcpHeader, TcpOptions, tcp};
 use flowlane_sys::frame::{Frame, Segmentation};
 
@@ -44,11 +44,7 @@ impl Plan {
 
 /// Writes header and options of a SYN; their bytes and sum.
 #[inline(always)]
-fn write_syn(
-    frame: &mut Frame,
-    header: &TcpHeader,
-    options: &TcpOptions,
-) -> Result<(usize, Sum), NoFrame> {
+fn write_syn(frame: &mut Frame, header: &TcpHeader, options: &TcpOptions) -> Result<(usize, Sum), NoFrame> {
     let room = frame.push_back(CUSTOMARY_SYN).and_then(|room| room.first_chunk_mut()).ok_or(NoFrame)?;
     if let Some(sum) = header.emit_customary_syn(options, room) {
         return Ok((CUSTOMARY_SYN, sum));
