@@ -83,7 +83,7 @@ impl Flight {
     /// The SYN that is out, if it was sent once and there is nothing behind it.
     #[inline]
     pub(crate) fn only_syn(&self) -> Option<Sent> {
-        // Guard: `sent.flags == SYN` as `true` fails tcp::tests::handshake
+        // Guard: `sent.flags == SYN` as `true` fails handshake::a_syn_that_was_sent_again
         self.board.only().copied().filter(|sent| sent.flags == SYN && self.data.is_empty())
     }
 

@@ -242,7 +242,7 @@ impl Connection {
     /// Whether a segment is a FIN and nothing else, and next, while nothing waits for the reader: it need not be kept anywhere.
     #[inline]
     fn is_last_word(&self, seg: &Segment) -> bool {
-        // Guard: `seg.seq == self.rcv.nxt()` as `true` fails close::a_fin_before_the_data
+        // Guard: `seg.seq == self.rcv.nxt()` as `true` fails close::an_early_last_word
         seg.is(TcpFlags::FIN) && seg.len == 0 && self.rx.is_none() && seg.seq == self.rcv.nxt()
     }
 

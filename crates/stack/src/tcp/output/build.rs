@@ -165,7 +165,7 @@ impl Connection {
     /// Whether a segment after the handshake has the timestamps and no option beside them, nor a flag that is not planned.
     #[inline]
     fn has_only_timestamps(&self) -> bool {
-        // Guard: `self.rx.get().is_none_or(Inflow::has_no_blocks)` as `true` fails tcp::tests::data
+        // Guard: `self.rx.get().is_none_or(Inflow::has_no_blocks)` as `true` fails guards::blocks_go_with_data
         self.has(Flags::TIMESTAMPS)
             && !self.has(Flags::ECN)
             && (!self.has(Flags::SACK) || self.rx.get().is_none_or(Inflow::has_no_blocks))
