@@ -238,8 +238,9 @@ fn within<T: Ord + Copy>(ranges: &[(T, T)], n: T) -> bool {
     // Nearly all that are asked for are before the first or behind the last.
     match ranges {
         [] => false,
-        [first, ..] if n < first.0 => false,
+        [first, ..] if n <= first.1 => n >= first.0,
         [.., last] if n >= last.0 => n <= last.1,
+        [_, _] => false,
         _ => within_some(ranges, n),
     }
 }

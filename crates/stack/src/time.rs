@@ -80,6 +80,13 @@ impl Time {
         u32::try_from(self.0.saturating_sub(earlier.0) / 1_000).unwrap_or(u32::MAX)
     }
 
+    /// This moment plus `micros` microseconds. Stops at [`Time::MAX`].
+    #[inline]
+    #[must_use]
+    pub(crate) const fn plus_micros(self, micros: u64) -> Time {
+        Time(self.0.saturating_add(micros.saturating_mul(1_000)))
+    }
+
     /// This moment plus `duration`, or `None` past the end of the clock.
     #[inline]
     #[must_use]

@@ -4,7 +4,7 @@
 //! As for datagrams ([`udp`](super::udp)), one check of the headers finds whether a frame is of that kind; any other takes the slow path
 //! unchanged, and results and counters are the same on both.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use flowlane_sys::frame::{Frame, Segmentation};
 
@@ -22,6 +22,11 @@ const HEADERS: usize = ETHERNET + IPV4;
 #[inline]
 pub(crate) fn may_be_segment(frame: &Frame) -> bool {
     frame.data().get(ETHERNET + 9) == Some(&IpProtocol::TCP.0)
+}
+
+#[inline(always)]
+fn be32(h: &[u8; HEADERS], at: usize) -> u32 {
+    u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]])
 }
 
 #[inline(always)]
@@ -44,13 +49,12 @@ impl Ip {
         let mut ip = [0; IPV4];
         ip.copy_from_slice(&h[ETHERNET..]);
         let total = usize::from(be16(h, ETHERNET + 2));
-        let (src, dst) = ([ip[12], ip[13], ip[14], ip[15]], [ip[16], ip[17], ip[18], ip[19]]);
+        let (src, dst) = (be32(h, ETHERNET + 12), be32(h, ETHERNET + 16));
         // Guard: `be16(h, ETHERNET + 6) & 0x3fff == 0` as `true` fails fastpath::tcp::tests
         // Guard: `(IPV4..=len - ETHERNET).contains(&total)` as `total >= IPV4` fails fastpath::tcp::tests
-        // Guard: `interface.destination(IpAddr::from(dst)) == Destination::Unicast` as `true` fails
+        // Guard: `interface.destination(Ipv4Addr::from(dst).into()) == Destination::Unicast` as `true` fails
         // fastpath::tcp::tests
-        // Guard: `!interface.is_no_source_v4(u32::from_be_bytes(src))` as `true` fails
-        // fastpath::tcp::tests::our_own_address
+        // Guard: `!interface.is_no_source_v4(src)` as `true` fails fastpath::tcp::tests::our_own_address
         // Guard: `Sum::EMPTY.add_header(&ip).is_intact()` as `true` fails fastpath::tcp::tests
         let usual = plain
             && interface.fast.is_some()
@@ -59,11 +63,11 @@ impl Ip {
             && be16(h, ETHERNET + 6) & 0x3fff == 0
             && ip[9] == IpProtocol::TCP.0
             && (IPV4..=len - ETHERNET).contains(&total)
-            && (1..224).contains(&src[0])
-            && src[0] != 127
-            && (interface.fast == Some(u32::from_be_bytes(dst))
-                || interface.destination(IpAddr::from(dst)) == Destination::Unicast)
-            && !interface.is_no_source_v4(u32::from_be_bytes(src))
+            && (1..224).contains(&(src >> 24))
+            && src >> 24 != 127
+            && (interface.fast == Some(dst)
+                || interface.destination(Ipv4Addr::from(dst).into()) == Destination::Unicast)
+            && !interface.is_no_source_v4(src)
             && Sum::EMPTY.add_header(&ip).is_intact();
         if !usual {
             return Err(frame);
@@ -78,8 +82,8 @@ impl Ip {
         // The headers were read from these bytes.
         let _ = frame.trim_front(HEADERS);
         let ip = IpMeta {
-            src: src.into(),
-            dst: dst.into(),
+            src: Ipv4Addr::from(src).into(),
+            dst: Ipv4Addr::from(dst).into(),
             protocol: ip[9],
             hop_limit: ip[8],
             traffic_class: ip[1],
@@ -93,9 +97,9 @@ impl Ip {
 
     /// Makes a frame for the next hop used last of a segment; gives it back if its way is another, or anything else is
     /// unusual. The frame does not stand in the output queue: it is to be sent now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fast_segment_output(&mut self, now: Time, out: IpOutput) -> Result<Frame, IpOutput> {
-        let (Some(hop), IpAddr::V4(src), IpAddr::V4(dst)) = (self.last_hop, out.src, out.dst) else {
+        let (Some(hop), IpAddr::V4(src), IpAddr::V4(dst)) = (&mut self.last_hop, out.src, out.dst) else {
             return Err(out);
         };
         let interface = &self.interfaces[usize::from(hop.interface)];
@@ -106,12 +110,14 @@ impl Ip {
             && (total <= usize::from(interface.config.mtu)
                 || out.frame.meta().segmentation != Segmentation::None)
             && total <= usize::from(u16::MAX)
-            && self.routes.leads_to(dst, hop.interface, hop.address)
-            && !interface.is_broadcast_v4(dst)
-            && !dst.is_multicast();
+            && (hop.is_way_to(dst)
+                || self.routes.leads_to(dst, hop.interface, hop.address)
+                    && !interface.is_broadcast_v4(dst)
+                    && !dst.is_multicast());
         if !usual {
             return Err(out);
         }
+        hop.note_way_to(dst);
         let from = interface.config.mac;
         let IpOutput { mut frame, protocol, hop_limit, traffic_class, dont_fragment, .. } = out;
         let meta = frame.meta_mut();
@@ -161,7 +167,6 @@ mod tests {
     use crate::tcp::ListenOptions;
     use crate::testing::{self, frame};
     use crate::{Class, Connect, InterfaceConfig, Lane};
-    use core::net::Ipv4Addr;
     use flowlane_rss::{Key, Rss};
     use flowlane_sys::frame::Pool;
 

@@ -17,17 +17,31 @@ pub(crate) struct NextHop {
     pub(crate) address: Ipv4Addr,
     pub(crate) mac: MacAddr,
     until: Time,
+    /// A destination that it leads to, which is no broadcast or multicast address.
+    to: Option<Ipv4Addr>,
 }
 
 impl NextHop {
     pub(crate) fn new(now: Time, interface: u8, address: Ipv4Addr, mac: MacAddr) -> Self {
-        Self { interface, address, mac, until: now + GRANTED }
+        Self { interface, address, mac, until: now + GRANTED, to: None }
     }
 
     /// Whether it is this hop, and still taken for granted.
     #[inline]
     pub(crate) fn leads_to(&self, now: Time, hop: Hop) -> bool {
         self.interface == hop.interface && hop.address == IpAddr::V4(self.address) && self.is_granted(now)
+    }
+
+    /// Whether it is known to lead to one host, `destination`.
+    #[inline]
+    pub(crate) fn is_way_to(&self, destination: Ipv4Addr) -> bool {
+        self.to == Some(destination)
+    }
+
+    /// It leads to this host. Whatever changes routes or addresses forgets the next hop.
+    #[inline]
+    pub(crate) fn note_way_to(&mut self, destination: Ipv4Addr) {
+        self.to = Some(destination);
     }
 
     /// The neighbour table need not be asked yet.

@@ -272,7 +272,14 @@ impl Lane {
     #[inline(never)]
     fn segment_input(&mut self, now: Time, frames: &Pool, frame: Frame, class: Class) {
         match self.ip.fast_segment(frame) {
-            Ok(packet) => self.tcp_input(now, frames, packet),
+            Ok(packet) => {
+                let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
+                if self.in_burst {
+                    self.tcp.burst_input(&mut cx, packet);
+                } else {
+                    self.tcp.input(&mut cx, packet);
+                }
+            }
             Err(frame) => self.slow_input(now, frames, frame, class),
         }
     }
@@ -407,7 +414,7 @@ impl Lane {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn tcp_input(&mut self, now: Time, frames: &Pool, packet: IpInput) {
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
         if self.in_burst {

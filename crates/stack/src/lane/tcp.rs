@@ -12,7 +12,7 @@ use flowlane_sys::frame::{Frame, Pool};
 
 use crate::address::Endpoint;
 use crate::lane::{Lane, flow};
-use crate::packet::{Cx, Room};
+use crate::packet::{Cx, IpOutput, Room};
 use crate::tcp::{
     ConnId, ConnectError, ConnectOptions, FastOpen, FirstData, ListenError, ListenOptions, ListenerId,
     Prefetched, Scarcity, SocketOptions, Tcp,
@@ -45,17 +45,45 @@ impl Connect {
 impl Lane {
     /// Asks TCP for segments until one has passed IP, past what stands in IP's queue. One that cannot go is lost, as on a
     /// wire, and counted by IP; TCP sends it again.
+    // The usual segment without a loop, whose preparations it would pay for.
     pub(crate) fn pull_tcp(&mut self, now: Time, frames: &Pool, room: Option<&[usize]>) -> Option<Frame> {
+        if let Some(room) = room {
+            return self.pull_tcp_with_room(now, frames, room);
+        }
         let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
-        while let Some(out) = match room {
-            None => self.tcp.poll_output(&mut cx),
-            Some(room) => {
-                let ways = self.ip.ways(room);
-                let (is_open, closed) = (|link| ways.is_open(link), |to| ways.closed(to));
-                self.tcp.poll_output_to(&mut cx, Some(&Room { is_open: &is_open, closed: &closed }))
+        let out = self.tcp.next_output(&mut cx)?;
+        match self.ip.fast_segment_output(now, out) {
+            Ok(frame) => Some(frame),
+            Err(out) => self.pull_tcp_past(now, frames, out),
+        }
+    }
+
+    /// `out` takes the slow way through IP; if it does not come out there, the next one that does.
+    #[inline(never)]
+    fn pull_tcp_past(&mut self, now: Time, frames: &Pool, out: IpOutput) -> Option<Frame> {
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
+        let mut out = Some(out);
+        while let Some(packet) = out {
+            self.ip.watch_output();
+            let _ = self.ip.send_in_turn(&mut cx, packet);
+            if let Some(frame) = self.ip.poll_watched() {
+                return Some(frame);
             }
-        } {
-            if room.is_some_and(|room| self.ip.ways(room).closed(out.dst).is_some()) {
+            out = self.tcp.poll_output(&mut cx);
+        }
+        None
+    }
+
+    /// As [`pull_tcp`](Self::pull_tcp), of what is for links with room.
+    #[inline(never)]
+    fn pull_tcp_with_room(&mut self, now: Time, frames: &Pool, room: &[usize]) -> Option<Frame> {
+        let mut cx = Self::cx(&mut self.rng, &mut self.paths, self.offload, now, frames);
+        loop {
+            let ways = self.ip.ways(room);
+            let (is_open, closed) = (|link| ways.is_open(link), |to| ways.closed(to));
+            let told = Room { is_open: &is_open, closed: &closed };
+            let out = self.tcp.poll_output_to(&mut cx, Some(&told))?;
+            if self.ip.ways(room).closed(out.dst).is_some() {
                 // An answer to a stranger: it waits as a datagram does, and is counted if there is no room for that.
                 let _ = self.ip.send(&mut cx, out);
                 continue;
@@ -70,7 +98,6 @@ impl Lane {
                 return Some(frame);
             }
         }
-        None
     }
 
     /// Asks for the memory that leads to a frame's connection; to be followed by [`Tcp::prefetch_connection`] once all
@@ -162,9 +189,9 @@ impl Lane {
             Some(ip) => ip,
             None => self.source_for(remote.ip).ok_or(ConnectError::NoRoute)?,
         };
-        let port = match connect.local_port {
+        let (port, is_free) = match connect.local_port {
             0 => self.tcp_home_port(now, ip, remote)?,
-            port => port,
+            port => (port, false),
         };
         let local = Endpoint::new(ip, port);
         // The hash that the replies will have, and with it where they come to.
@@ -175,7 +202,7 @@ impl Lane {
         }
         let options = ConnectOptions { mtu, hash, hash_type: HashType::as_u8(kind), socket: connect.options };
         self.with_tcp(now, frames, |tcp, cx| {
-            tcp.connect_with(cx, local.into(), remote.into(), &options, data)
+            tcp.open(cx, (local.into(), remote.into()), &options, data, is_free)
         })
     }
 
@@ -197,8 +224,14 @@ impl Lane {
         self.with_tcp(now, frames, |tcp, cx| tcp.send_syn(cx, local.into(), remote.into(), seq, mss))
     }
 
-    /// A free local port for a connection from `local` to `remote` whose replies come to this lane.
-    fn tcp_home_port(&mut self, now: Time, local: IpAddr, remote: Endpoint) -> Result<u16, ConnectError> {
+    /// A free local port for a connection from `local` to `remote` whose replies come to this lane; and whether none of its kind was used
+    /// of late.
+    fn tcp_home_port(
+        &mut self,
+        now: Time,
+        local: IpAddr,
+        remote: Endpoint,
+    ) -> Result<(u16, bool), ConnectError> {
         let home = self.home_ports();
         let peer = SocketAddr::from(remote);
         let turn = self.tcp.port_turn(local, peer);
@@ -210,7 +243,8 @@ impl Lane {
             ));
         }
         if known == Some(Scarcity::None) {
-            return self.tcp.port_given_up(now, local, peer).ok_or(ConnectError::NoPort);
+            let port = self.tcp.port_given_up(now, local, peer).ok_or(ConnectError::NoPort)?;
+            return Ok((port, false));
         }
         let (tcp, tried) = (&self.tcp, Cell::new(0));
         let pick = |reopen: bool| {
@@ -232,7 +266,7 @@ impl Lane {
         }
         let (port, passed) = picked.ok_or(ConnectError::NoPort)?;
         self.tcp.port_taken(turn, passed);
-        Ok(port)
+        Ok((port, unused.is_some()))
     }
 
     /// The bucket in which replies of a connection from `local` to `remote` arrive.

@@ -11,14 +11,15 @@ impl Connection {
     pub(crate) fn sample_rtt(&mut self, core: &mut Core, micros: u32, now: Time) {
         core.stats.rtt_samples += 1;
         core.rtts.count(micros);
-        self.rtt.sample(micros, now, &core.config);
+        self.rtt.sample(micros, now, core.timeouts);
         // Guard: no `self.timers.measured();` fails loss::the_doubled_timeout_stays
         self.timers.measured();
     }
 
     /// RFC 6298 §5.1: the retransmission timeout counts from now.
     pub(crate) fn arm_rto(&mut self, core: &Core, now: Time) {
-        self.timers.start_rtx(RtxTimer::Rto, now + self.rtt.timeout(self.timers.doublings(), &core.config));
+        let timeout = self.rtt.timeout(self.timers.doublings(), core.timeouts);
+        self.timers.start_rtx(RtxTimer::Rto, now.plus_micros(timeout));
         self.heed_user_timeout();
     }
 

@@ -62,6 +62,11 @@ impl Runs {
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
+
+    /// Which of them is this flow's.
+    fn of(&self, hash: u32, tuple: &Tuple) -> Option<usize> {
+        self.runs.iter().position(|run| run.hash == hash && run.tuple == *tuple)
+    }
 }
 
 /// What the last segment of a run may have, and what all of one may have: the bits of accurate ECN's counter (RFC 9768 §3.2.2).
@@ -131,6 +136,12 @@ impl Tcp {
     /// Takes a packet of a burst, which [`Tcp::end_burst`] ends. Until then it may be held, to be joined with the following packets; no
     /// other calls are allowed in between.
     pub fn input_in_burst(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
+        self.burst_input(cx, packet);
+    }
+
+    /// The same, as part of its caller, where the packet is made and stays.
+    #[inline(always)]
+    pub(crate) fn burst_input(&mut self, cx: &mut Cx<'_>, packet: IpInput) {
         if !self.core.config.coalesce {
             return self.input(cx, packet);
         }
@@ -139,7 +150,7 @@ impl Tcp {
         let mut seg = Segment::new(packet, &header, data);
         self.core.stats.merged_received += u64::from(seg.merged - 1);
         let hash = self.core.table.hash(&tuple);
-        let run = self.runs.runs.iter().position(|run| run.hash == hash && run.tuple == tuple);
+        let run = if self.runs.is_empty() { None } else { self.runs.of(hash, &tuple) };
         if let Some(at) = run {
             let run = &mut self.runs.runs[at];
             if run.is_followed_by(&seg) {

@@ -5,6 +5,7 @@ use crate::tcp::config::{SocketOptions, TcpConfig};
 use crate::tcp::connection::ack_policy::AckPolicy;
 use crate::tcp::connection::congestion::Congestion;
 use crate::tcp::connection::deadlines::Deadlines;
+use crate::tcp::connection::flight::Flight;
 use crate::tcp::connection::rtt::Rtt;
 use crate::tcp::connection::scoreboard::{AckClock, Delivered};
 use crate::tcp::connection::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
@@ -12,14 +13,14 @@ use crate::tcp::connection::sizes::{KnownPath, MIN_MSS, SegmentSizes, header_len
 use crate::tcp::connection::{Connection, Flags, Pieces, State};
 use crate::tcp::lane::Core;
 use crate::tcp::segment::Segment;
-use crate::tcp::table::Tuple;
+use crate::tcp::table::{Slab, Tuple};
 use crate::tcp::{Seq, ecn};
 use core::net::IpAddr;
 
 /// RFC 7323 §2.2, §2.3: the least shift that can show the greatest receive buffer; a size that was asked for stays.
 pub(crate) fn window_scale(config: &TcpConfig, options: &SocketOptions) -> u8 {
     let max = options.recv_buffer.unwrap_or(config.recv_buffer.max);
-    (0..14).find(|shift| 0xffff_u32 << shift >= max).unwrap_or(14)
+    max.div_ceil(0xffff).next_power_of_two().trailing_zeros().min(14) as u8
 }
 
 /// The window of a SYN, which is never scaled (RFC 7323 §2.2): whole segments of the receive buffer.
@@ -35,15 +36,17 @@ pub(crate) fn local_mss(local: IpAddr, mtu: u16, options: &SocketOptions) -> u16
     options.max_segment.map_or(mss, |max| mss.min(max.max(MIN_MSS)))
 }
 
-/// A connection that has sent and received nothing, in its first state.
-pub(crate) fn connection(
+/// A connection that has sent and received nothing, in its first state. It stands in the slab, and not yet in the table, where `hash` will
+/// be its key.
+pub(crate) fn connection<'c>(
     core: &mut Core,
-    tuple: Tuple,
+    connections: &'c mut Slab<Connection>,
+    (tuple, hash): (Tuple, u32),
     state: State,
     (iss, ts_offset): (Seq, u32),
     mtu: u16,
     options: &SocketOptions,
-) -> Connection {
+) -> &'c mut Connection {
     let config = &core.config;
     let mss = local_mss(tuple.local, mtu, options);
     let mut flags = Flags::SYN_OUT | ecn::offer(config.ecn);
@@ -68,12 +71,12 @@ pub(crate) fn connection(
         scale: WindowScale::new(scale),
         mss: SegmentSizes::new(mss),
         path: KnownPath::new(mtu, mss),
-        rtt: Rtt::new(config),
+        rtt: Rtt::new(core.timeouts),
         congestion,
         tx: core.flight(),
     };
     core.states.begun(state);
-    let mut c = Connection::new(tuple, core.table.hash(&tuple), state, flags, pieces);
+    let c = connections.insert_with(|id| Connection::new(id, tuple, hash, state, flags, pieces));
     c.apply(options);
     c
 }
@@ -127,25 +130,36 @@ impl Connection {
 
     /// Our SYN or SYN-ACK has been acknowledged: the first round-trip sample.
     pub(crate) fn syn_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>) {
-        let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.stamps.offset() };
-        let mut delivered = Delivered::default();
         // The SYN alone: data in it, or sent before the handshake was over, is acknowledged as any other.
         self.snd.acknowledged(self.data_seq());
         self.syn_was_acknowledged();
-        if let Some(mut tx) = self.tx.take() {
-            tx.board.acknowledge(self.snd.una(), &clock, &mut delivered);
-            if let Some(at) = delivered.rtt_from {
-                self.sample_rtt(core, cx.now.micros_since(at), cx.now);
-            } else if self.has(Flags::SYN_LOST) {
-                self.rtt.syn_was_lost();
-            }
-            if tx.data.is_empty() && tx.board.is_empty() {
+        if let Some(tx) = self.tx.take() {
+            if let Some(syn) = tx.only_syn() {
+                self.sample_rtt(core, cx.now.micros_since(syn.at), cx.now);
                 core.give_flight(tx);
             } else {
-                self.tx.put_back(tx);
+                self.syn_of_more_acknowledged(core, cx, tx);
             }
         }
         self.timers.stop_rtx();
+    }
+
+    /// The same of a SYN that was sent again, or behind which there is more.
+    #[inline(never)]
+    fn syn_of_more_acknowledged(&mut self, core: &mut Core, cx: &Cx<'_>, mut tx: Box<Flight>) {
+        let clock = AckClock { now: cx.now, min_rtt_us: 0, echo: None, ts_offset: self.stamps.offset() };
+        let mut delivered = Delivered::default();
+        tx.board.acknowledge(self.snd.una(), &clock, &mut delivered);
+        if let Some(at) = delivered.rtt_from {
+            self.sample_rtt(core, cx.now.micros_since(at), cx.now);
+        } else if self.has(Flags::SYN_LOST) {
+            self.rtt.syn_was_lost();
+        }
+        if tx.data.is_empty() && tx.board.is_empty() {
+            core.give_flight(tx);
+        } else {
+            self.tx.put_back(tx);
+        }
     }
 
     /// The connection is up (RFC 9293 §3.10.7.4, fifth step, SYN-RECEIVED; §3.10.7.3, fourth step).

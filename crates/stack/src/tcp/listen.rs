@@ -11,21 +11,21 @@ use crate::tcp::connection::{Connection, State};
 use crate::tcp::lane::Core;
 use crate::tcp::lane::replies::ReplyMeta;
 use crate::tcp::segment::Segment;
-use crate::tcp::table::Tuple;
+use crate::tcp::table::{Slab, Tuple};
 use crate::tcp::{Seq, ecn, handshake};
 use crate::wire::TcpFlags;
 
 impl Core {
     /// A segment for no connection, but perhaps for a listener. `after`: the initial sequence number must be beyond this
-    /// one (RFC 6191). Returns a connection to be put into the slab.
+    /// one (RFC 6191). Returns the slot of a connection to be put into the table.
     pub(crate) fn listen_input(
         &mut self,
         cx: &mut Cx<'_>,
-        tuple: &Tuple,
+        (tuple, hash): (&Tuple, u32),
         seg: &Segment,
         after: Option<Seq>,
-        connections: usize,
-    ) -> Option<Connection> {
+        connections: &mut Slab<Connection>,
+    ) -> Option<u32> {
         let meta = ReplyMeta { hash: seg.hash, hash_type: seg.hash_type, tos: 0 };
         let listening =
             if self.takes_connections() { self.listeners.find(tuple.local, tuple.local_port) } else { None };
@@ -47,8 +47,8 @@ impl Core {
         // Second: ACK. No handshake of this peer is known, so it is a cookie or a mistake.
         if seg.is(TcpFlags::ACK) {
             if !seg.is(TcpFlags::SYN) {
-                if let Some(connection) = self.cookie_input(cx, slot, tuple, seg, connections) {
-                    return Some(connection);
+                if let Some(slot) = self.cookie_input(cx, slot, (tuple, hash), seg, connections) {
+                    return Some(slot);
                 }
                 // The acknowledgement of a cookie may have been lost or overtaken by what came after it. A reset now
                 // would end a connection that the peer's next retransmission of its first segment can still make.
@@ -71,18 +71,18 @@ impl Core {
             self.stats.drop(DropReason::BadFlags);
             return None;
         }
-        self.syn_input(cx, slot, tuple, seg, after, connections)
+        self.syn_input(cx, slot, (tuple, hash), seg, after, connections)
     }
 
     fn syn_input(
         &mut self,
         cx: &mut Cx<'_>,
         slot: u32,
-        tuple: &Tuple,
+        (tuple, hash): (&Tuple, u32),
         seg: &Segment,
         after: Option<Seq>,
-        connections: usize,
-    ) -> Option<Connection> {
+        connections: &mut Slab<Connection>,
+    ) -> Option<u32> {
         let listener = self.listeners.slot_mut(slot)?;
         // Guard: `listener.is_full()` as `false` fails tcp::tests::listen
         if listener.is_full() {
@@ -91,8 +91,8 @@ impl Core {
             return None;
         }
         // Guard: `listener.is_syn_backlog_full()` as `false` fails cookies::a_flood
-        // Guard: `connections >= self.config.max_connections` as `false` fails listen::connections_of_a_lane
-        let full = listener.is_syn_backlog_full() || connections >= self.config.max_connections;
+        // Guard: `connections.len() >= self.config.max_connections` as `false` fails listen::connections_of_a_lane
+        let full = listener.is_syn_backlog_full() || connections.len() >= self.config.max_connections;
         let cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
             // Guard: `full` as `false` fails cookies::a_flood listen::connections_of_a_lane
@@ -104,7 +104,7 @@ impl Core {
             return None;
         }
         if full {
-            let many = connections >= self.config.max_connections;
+            let many = connections.len() >= self.config.max_connections;
             self.stats.drop(if many { DropReason::TooManyConnections } else { DropReason::SynBacklogFull });
             return None;
         }
@@ -127,9 +127,10 @@ impl Core {
             Some(old) => old + 64_000 + 1,
             None => secrets.isn(cx.now),
         };
-        let mut c = handshake::connection(
+        let c = handshake::connection(
             self,
-            *tuple,
+            connections,
+            (*tuple, hash),
             State::SynReceived,
             (iss, secrets.ts_offset),
             seg.mtu,
@@ -137,11 +138,11 @@ impl Core {
         );
         c.came_from(slot);
         c.set_in_syn_backlog(!welcome.early);
-        self.fast_open_mark(&mut c, &welcome);
+        self.fast_open_mark(c, &welcome);
         c.take_peer_syn(self, cx, seg);
         c.set_flow_hash(seg.hash, seg.hash_type);
         c.agree_on_ecn(&self.config, ecn::mode(self.config.ecn, seg), seg);
         c.snd.first_window(u32::from(seg.window), seg.seq, iss);
-        Some(c)
+        Some(c.id().slot)
     }
 }

@@ -98,6 +98,7 @@ use crate::path_mtu::PathMtus;
 use crate::time::Time;
 use crate::wire::{IpProtocol, TcpHeader};
 use connection::deadlines::NEVER;
+use connection::rtt::Timeouts;
 use connection::{Connection, PLAIN, TIMED};
 use core::net::IpAddr;
 use lane::peers::Path;
@@ -145,6 +146,7 @@ impl Tcp {
 
     /// Changes the configuration; connections keep negotiated values.
     pub fn configure(&mut self, config: TcpConfig) {
+        self.core.timeouts = Timeouts::of(&config);
         self.core.config = config;
         self.core.set_levels();
     }
@@ -177,8 +179,7 @@ impl Tcp {
         let found = self.core.table.find(hash, |found| match found {
             Found::Connection(slot) => {
                 // While its tuple is compared.
-                connections.prefetch(slot, PLAIN);
-                connections.get_slot(slot).is_some_and(|c| *c.tuple() == *tuple)
+                connections.get_slot_ahead(slot, PLAIN).is_some_and(|c| *c.tuple() == *tuple)
             }
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
         });
@@ -186,14 +187,14 @@ impl Tcp {
             Some(Found::Connection(slot)) => self.connection_input(cx, slot, seg),
             Some(Found::TimeWait(slot)) => {
                 if let Verdict::Reuse(old) = self.core.time_wait_input(cx, slot, seg) {
-                    self.stranger_input(cx, tuple, seg, Some(old));
+                    self.stranger_input(cx, (tuple, hash), seg, Some(old));
                 }
             }
-            None => self.stranger_input(cx, tuple, seg, None),
+            None => self.stranger_input(cx, (tuple, hash), seg, None),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn connection_input(&mut self, cx: &mut Cx<'_>, slot: u32, seg: &mut Segment) {
         let Some(c) = self.connections.get_slot_mut(slot) else { return };
         if self.core.flows.is_on() {
@@ -210,47 +211,44 @@ impl Tcp {
     }
 
     /// A segment of no connection.
-    fn stranger_input(&mut self, cx: &mut Cx<'_>, tuple: &Tuple, seg: &mut Segment, after: Option<Seq>) {
+    fn stranger_input(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (tuple, hash): (&Tuple, u32),
+        seg: &mut Segment,
+        after: Option<Seq>,
+    ) {
         if self.core.half_open().is_some_and(|half_open| half_open.hear(tuple, seg)) {
             return;
         }
-        let count = self.connections.len();
-        let Some(c) = self.core.listen_input(cx, tuple, seg, after, count) else { return };
-        let from_cookie = c.snd.una() != c.snd.nxt() && seg.is(crate::wire::TcpFlags::ACK);
-        let id = self.insert(c, cx.now);
-        if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|_| self.core.flows.is_on()) {
+        let slot = self.core.listen_input(cx, (tuple, hash), seg, after, &mut self.connections);
+        let Some(slot) = slot else { return };
+        self.link(slot, cx.now);
+        let Some(c) = self.connections.get_slot_mut(slot) else { return };
+        if self.core.flows.is_on() {
             self.core.flows.received(c, seg);
         }
-        if let Some(c) = self.connections.get_slot_mut(id.slot).filter(|c| c.is_early()) {
+        if c.is_early() {
             c.open_early(&mut self.core, cx, seg);
-            return self.finish(id.slot);
-        }
-        if from_cookie {
-            let Some(c) = self.connections.get_slot_mut(id.slot) else { return };
+        } else if c.snd.una() != c.snd.nxt() && seg.is(crate::wire::TcpFlags::ACK) {
+            // Of a cookie.
             c.input(&mut self.core, cx, seg);
             if c.state() == State::SynReceived {
                 self.core.kill(c, cx.now, FlowEnd::HalfOpen, None);
                 c.detach();
             }
         }
-        self.finish(id.slot);
+        self.finish(slot);
     }
 
-    fn insert(&mut self, c: Connection, now: Time) -> ConnId {
-        let hash = c.table_hash();
-        let id = self.connections.insert_with(|id| {
-            // Whole, not field by field.
-            let mut c = c;
-            c.named(id);
-            c.set_linked(true);
-            c
-        });
-        self.core.table.insert(hash, Found::Connection(id.slot));
-        if let Some(c) = self.connections.get_slot(id.slot).filter(|_| self.core.flows.is_on()) {
+    /// A connection that was made is found from now on.
+    fn link(&mut self, slot: u32, now: Time) {
+        let Some(c) = self.connections.get_slot(slot) else { return };
+        self.core.table.insert(c.table_hash(), Found::Connection(slot));
+        if self.core.flows.is_on() {
             self.core.flows.begin(c, now);
         }
         self.core.count_connections(self.connections.len());
-        id
     }
 
     /// After anything happened to a connection: timers, output, and whether it is still there.
@@ -269,64 +267,96 @@ impl Tcp {
     /// A connection has ended, and its handle was released.
     #[inline(never)]
     fn forget(&mut self, id: ConnId) {
-        if let Some(c) = self.connections.get_mut(id) {
-            self.core.unlink(c);
-            self.core.states.over(c.state());
-        }
-        self.connections.discard(id);
+        let core = &mut self.core;
+        self.connections.discard(id, |c| {
+            core.unlink(c);
+            core.states.over(c.state());
+        });
         self.core.count_connections(self.connections.len());
     }
 
     /// The next packet to send, if any. Connections are served in turn, and alternate with answers to unknown peers, so a flood of these
     /// does not block connections.
     pub fn poll_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
-        self.poll_output_to(cx, None)
+        self.next_output(cx)
     }
 
-    /// As [`Tcp::poll_output`], of the connections whose link has room, if that is told; the others wait for it. Answers to strangers come
+    /// The same, as part of its caller, where the packet goes on: a move for each would cost as much as the rest of this.
+    // Nearly every connection that is asked has something to send: without a loop, whose preparations each would pay for.
+    #[inline(always)]
+    pub(crate) fn next_output(&mut self, cx: &mut Cx<'_>) -> Option<IpOutput> {
+        self.replies_turn = !self.replies_turn;
+        if self.replies_turn && self.core.has_replies() {
+            return self.core.next_reply();
+        }
+        let Some(slot) = self.core.next_ready() else { return self.core.next_reply() };
+        match self.poll_connection(cx, slot) {
+            Ok(Some(out)) => Some(out),
+            Ok(None) => self.poll_others(cx, None),
+            Err(output::NoFrame) => self.core.next_reply(),
+        }
+    }
+
+    /// As [`Tcp::poll_output`], of the connections whose link has room; the others wait for it. Answers to strangers come
     /// whatever link they are for.
     pub(crate) fn poll_output_to(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         self.replies_turn = !self.replies_turn;
         if self.replies_turn && self.core.has_replies() {
             return self.core.next_reply();
         }
-        let out = self.poll_connections(cx, room);
-        if out.is_none() { self.core.next_reply() } else { out }
+        self.poll_others(cx, room)
     }
 
-    #[inline]
-    fn poll_connections(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
+    /// Asks connections until one has something, then for an answer to a stranger.
+    #[inline(never)]
+    fn poll_others(&mut self, cx: &mut Cx<'_>, room: Option<&Room<'_>>) -> Option<IpOutput> {
         while let Some(slot) = match room {
             None => self.core.next_ready(),
             Some(room) => self.next_ready(room),
         } {
+            match self.poll_connection(cx, slot) {
+                Ok(Some(out)) => return Some(out),
+                Ok(None) => {}
+                Err(output::NoFrame) => break,
+            }
+        }
+        self.core.next_reply()
+    }
+
+    /// What the connection in a slot that was on the ready list has to send.
+    #[inline(always)]
+    fn poll_connection(&mut self, cx: &mut Cx<'_>, slot: u32) -> Result<Option<IpOutput>, output::NoFrame> {
+        let crowded = self.core.table.len() >= CROWDED;
+        if crowded {
             if let Some(next) = self.core.ready_next() {
                 self.connections.prefetch(next, PLAIN);
             }
-            let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            c.leave_ready_list();
-            match c.next_segment(&mut self.core, cx) {
-                Ok(Some(out)) => {
-                    // The answer will need it.
-                    if c.tx.is_some() && self.core.table.len() >= CROWDED {
-                        self.core.table.prefetch(c.table_hash());
-                    }
-                    if self.core.flows.is_on() {
-                        self.core.flows.sent(c, &out);
-                    }
-                    self.core.settle(c);
-                    return Some(out);
+        }
+        let Some(c) = self.connections.get_slot_mut(slot) else { return Ok(None) };
+        c.leave_ready_list();
+        match c.next_segment(&mut self.core, cx) {
+            Ok(Some(out)) => {
+                // The answer will need it.
+                if crowded && c.tx.is_some() {
+                    self.core.table.prefetch(c.table_hash());
                 }
-                Ok(None) => self.core.settle_timer(c),
-                Err(output::NoFrame) => {
-                    self.core.stats.no_frame += 1;
-                    c.wait_for_output();
-                    self.core.ready_first(slot);
-                    return None;
+                if self.core.flows.is_on() {
+                    self.core.flows.sent(c, &out);
                 }
+                self.core.settle(c);
+                Ok(Some(out))
+            }
+            Ok(None) => {
+                self.core.settle_timer(c);
+                Ok(None)
+            }
+            Err(output::NoFrame) => {
+                self.core.stats.no_frame += 1;
+                c.wait_for_output();
+                self.core.ready_first(slot);
+                Err(output::NoFrame)
             }
         }
-        None
     }
 
     /// Whether `poll_output` may have something.

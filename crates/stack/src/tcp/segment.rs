@@ -36,7 +36,7 @@ pub(crate) struct Segment {
 }
 
 /// The pseudo-header's sum (RFC 9293 §3.1).
-#[inline]
+#[inline(always)]
 pub(crate) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => Sum::pseudo_v4(src, dst, TCP, len as u16),
@@ -46,7 +46,7 @@ pub(crate) fn pseudo(src: IpAddr, dst: IpAddr, len: usize) -> Sum {
 }
 
 /// RFC 9293 §3.1, MUST-3: the checksum is checked, unless the link has.
-#[inline]
+#[inline(always)]
 fn is_intact(packet: &IpInput) -> bool {
     let frame = &packet.frame;
     // Guard: `frame.meta().checksum != Checksum::InPacket` as `true` fails lossy::any_weather

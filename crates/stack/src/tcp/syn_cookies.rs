@@ -19,7 +19,7 @@ use crate::tcp::connection::{Connection, State};
 use crate::tcp::lane::Core;
 use crate::tcp::lane::replies::ReplyMeta;
 use crate::tcp::segment::Segment;
-use crate::tcp::table::Tuple;
+use crate::tcp::table::{Slab, Tuple};
 use crate::tcp::{Seq, ecn, handshake};
 use crate::time::Time;
 use crate::wire::{TcpFlags, TcpHeader, TcpOptions, Timestamps};
@@ -106,10 +106,10 @@ impl Core {
         &mut self,
         cx: &mut Cx<'_>,
         slot: u32,
-        tuple: &Tuple,
+        (tuple, hash): (&Tuple, u32),
         seg: &Segment,
-        connections: usize,
-    ) -> Option<Connection> {
+        connections: &mut Slab<Connection>,
+    ) -> Option<u32> {
         let listener = self.listeners.slot_mut(slot)?;
         // Guard: `!listener.honours_cookies(cx.now)` as `false` fails cookies::who_sends_no_cookies
         if !listener.honours_cookies(cx.now) || seg.is(TcpFlags::RST | TcpFlags::SYN) {
@@ -132,17 +132,19 @@ impl Core {
             return None;
         }
         // Guard: `!room` as `false` fails cookies::a_full_accept_queue
-        // Guard: `connections >= self.config.max_connections` as `false` fails listen::connections_of_a_lane
-        if !room || connections >= self.config.max_connections {
+        // Guard: `connections.len() >= self.config.max_connections` as `false` fails listen::connections_of_a_lane
+        if !room || connections.len() >= self.config.max_connections {
             self.stats.listen_overflows += 1;
             return None;
         }
         self.stats.cookies_received += 1;
-        let mut c = handshake::connection(
+        let secrets = self.secrets(tuple);
+        let c = handshake::connection(
             self,
-            *tuple,
+            connections,
+            (*tuple, hash),
             State::SynReceived,
-            (iss, self.secrets(tuple).ts_offset),
+            (iss, secrets.ts_offset),
             seg.mtu,
             &options,
         );
@@ -175,7 +177,7 @@ impl Core {
         };
         c.agree_on_ecn(&self.config, mode, &syn);
         c.set_flow_hash(seg.hash, seg.hash_type);
-        Some(c)
+        Some(c.id().slot)
     }
 }
 

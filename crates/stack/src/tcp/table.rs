@@ -29,7 +29,7 @@ impl ConnId {
 }
 
 /// Our end and the peer's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Tuple {
     pub(crate) local: IpAddr,
     pub(crate) remote: IpAddr,
@@ -89,6 +89,20 @@ impl Tuple {
 fn both(a: Ipv4Addr, b: Ipv4Addr) -> u64 {
     u64::from(a.to_bits()) << 32 | u64::from(b.to_bits())
 }
+
+impl PartialEq for Tuple {
+    // Two words for the family that nearly all have.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        let addresses = match (self.local, self.remote, other.local, other.remote) {
+            (IpAddr::V4(a), IpAddr::V4(b), IpAddr::V4(c), IpAddr::V4(d)) => both(a, b) == both(c, d),
+            _ => self.local == other.local && self.remote == other.remote,
+        };
+        addresses && self.ports() == other.ports()
+    }
+}
+
+impl Eq for Tuple {}
 
 impl Hash for Tuple {
     #[inline]
@@ -221,23 +235,38 @@ impl<T: Named> Slab<T> {
     }
 
     /// Puts in what `make` returns for the new name, which is that value's own from then on.
-    pub(crate) fn insert_with(&mut self, make: impl FnOnce(ConnId) -> T) -> ConnId {
+    // Made where it stays: a connection is large.
+    #[inline(always)]
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(ConnId) -> T) -> &mut T {
+        let (number, at, id) = self.take_free();
+        let entry = &mut self.pages[number].entries[at];
+        entry.0 = Place::Taken(make(id));
+        match &mut entry.0 {
+            Place::Taken(value) => value,
+            Place::Free { .. } => unreachable!("a value was put there"),
+        }
+    }
+
+    /// Page and place of a free entry, which counts as taken, and the name of what comes there.
+    fn take_free(&mut self) -> (usize, usize, ConnId) {
         self.len += 1;
         while self.pages.get(self.hint).is_some_and(|page| page.free == NONE) {
             self.hint += 1;
         }
-        if let Some(page) = self.pages.get_mut(self.hint) {
-            let slot = page.free;
-            let (_, at) = place(slot);
-            if let Some(Entry(place @ Place::Free { .. })) = page.entries.get_mut(at) {
-                let Place::Free { generation, next } = *place else { unreachable!("matched") };
-                let id = ConnId { slot, generation };
-                *place = Place::Taken(make(id));
-                page.free = next;
-                page.live += 1;
-                return id;
-            }
+        if self.hint >= self.pages.len() {
+            self.grow();
         }
+        let page = &mut self.pages[self.hint];
+        let slot = page.free;
+        let (_, at) = place(slot);
+        let Place::Free { generation, next } = page.entries[at].0 else { unreachable!("it is free") };
+        page.free = next;
+        page.live += 1;
+        (self.hint, at, ConnId { slot, generation })
+    }
+
+    /// There is no free entry: one more.
+    fn grow(&mut self) {
         let pages = self.pages.len();
         if self.pages.last().is_none_or(|last| last.entries.len() == page_at(pages - 1).1) {
             // The first page of a lane starts small; later ones are allocated whole and touched as they fill.
@@ -245,13 +274,10 @@ impl<T: Named> Slab<T> {
             prefer_huge_pages(&mut entries);
             self.pages.push(Page { entries, free: NONE, live: 0 });
         }
-        let pages = self.pages.len();
-        let page = &mut self.pages[pages - 1];
-        let (before, _) = page_at(pages - 1);
-        let id = ConnId { slot: (before + page.entries.len()) as u32, generation: self.fresh };
-        page.entries.push(Entry(Place::Taken(make(id))));
-        page.live += 1;
-        id
+        self.hint = self.pages.len() - 1;
+        let page = &mut self.pages[self.hint];
+        page.free = (page_at(self.hint).0 + page.entries.len()) as u32;
+        page.entries.push(Entry(Place::Free { generation: self.fresh, next: NONE }));
     }
 
     /// Whether the last page is empty, and not the first.
@@ -278,6 +304,14 @@ impl<T: Named> Slab<T> {
         self.entry(slot)?.get()
     }
 
+    /// As [`get_slot`](Self::get_slot), and asks for the first `len` bytes of what is there.
+    #[inline(always)]
+    pub(crate) fn get_slot_ahead(&self, slot: u32, len: usize) -> Option<&T> {
+        let entry = self.entry(slot)?;
+        prefetch_front(entry, len);
+        entry.get()
+    }
+
     #[inline]
     pub(crate) fn get(&self, id: ConnId) -> Option<&T> {
         self.get_slot(id.slot).filter(|value| value.id() == id)
@@ -289,24 +323,30 @@ impl<T: Named> Slab<T> {
     }
 
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<T> {
-        match self.vacate(id, core::mem::replace)? {
+        match self.vacate(id, |_| {}, core::mem::replace)? {
             Place::Taken(value) => Some(value),
             Place::Free { .. } => None,
         }
     }
 
-    /// Drops a value where it is; whether there was one.
-    pub(crate) fn discard(&mut self, id: ConnId) -> bool {
-        self.vacate(id, |place, free| *place = free).is_some()
+    /// Drops a value where it is, if it is there, after `last` was done to it.
+    #[inline]
+    pub(crate) fn discard(&mut self, id: ConnId, last: impl FnOnce(&mut T)) {
+        self.vacate(id, last, |place, free| *place = free);
     }
 
-    /// Makes a place free: `put` is given the place and what it is from then on.
+    /// Makes a place free: `last` is given the value, and `put` the place and what it is from then on.
     #[inline(always)]
-    fn vacate<R>(&mut self, id: ConnId, put: impl FnOnce(&mut Place<T>, Place<T>) -> R) -> Option<R> {
+    fn vacate<R>(
+        &mut self,
+        id: ConnId,
+        last: impl FnOnce(&mut T),
+        put: impl FnOnce(&mut Place<T>, Place<T>) -> R,
+    ) -> Option<R> {
         let (number, at) = place(id.slot);
         let page = self.pages.get_mut(number)?;
         let entry = page.entries.get_mut(at)?;
-        entry.get().filter(|value| value.id() == id)?;
+        last(entry.get_mut().filter(|value| value.id() == id)?);
         let generation = id.generation.wrapping_add(1);
         let was = put(&mut entry.0, Place::Free { generation, next: page.free });
         page.free = id.slot;
@@ -359,9 +399,9 @@ mod tests {
     #[test]
     fn a_stale_name_finds_nothing() {
         let mut slab = Slab::new();
-        let a = slab.insert_with(|id| (id, 1));
+        let a = slab.insert_with(|id| (id, 1)).0;
         assert_eq!(slab.remove(a), Some((a, 1)));
-        let b = slab.insert_with(|id| (id, 2));
+        let b = slab.insert_with(|id| (id, 2)).0;
         assert_eq!(a.slot, b.slot);
         assert_eq!((slab.get(a), slab.get(b)), (None, Some(&(b, 2))));
         assert_eq!(slab.remove(a), None);
@@ -371,7 +411,7 @@ mod tests {
     #[test]
     fn names_stay_good_while_the_slab_grows() {
         let mut slab = Slab::new();
-        let ids: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n))).collect();
+        let ids: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n)).0).collect();
         for (n, id) in (0..).zip(&ids) {
             assert_eq!(slab.get(*id), Some(&(*id, n)));
         }
@@ -381,7 +421,7 @@ mod tests {
     #[test]
     fn empty_pages_are_given_back() {
         let mut slab = Slab::new();
-        let ids: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n))).collect();
+        let ids: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n)).0).collect();
         let pages = slab.pages.len();
         assert!(!slab.has_spare_page());
         for id in &ids[100..] {
@@ -394,7 +434,7 @@ mod tests {
         for (n, id) in (0..).zip(&ids[..100]) {
             assert_eq!(slab.get(*id), Some(&(*id, n)));
         }
-        let again: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n))).collect();
+        let again: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n)).0).collect();
         assert!(again.iter().all(|id| slab.get(*id).is_some()));
         assert!(ids[100..].iter().all(|id| slab.get(*id).is_none()), "an old name leads nowhere");
     }

@@ -151,8 +151,8 @@ impl Connection {
         } else {
             self.probe_window();
         }
-        self.timers
-            .start_rtx(RtxTimer::Persist, cx.now + self.rtt.timeout(self.timers.doublings(), &core.config));
+        let timeout = self.rtt.timeout(self.timers.doublings(), core.timeouts);
+        self.timers.start_rtx(RtxTimer::Persist, cx.now.plus_micros(timeout));
         self.heed_user_timeout();
     }
 

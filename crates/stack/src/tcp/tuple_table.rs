@@ -88,25 +88,46 @@ impl Lines {
         hash as usize & (self.lines.len() - 1)
     }
 
+    /// What is kept for `hash` and is the one; [`EMPTY`] if nothing is.
+    // The first candidate, which nearly always is the one, without the loop, whose preparations would cost more than the look.
     #[inline(always)]
-    fn find(&self, hash: u32, is: &mut impl FnMut(Found) -> bool) -> Option<Found> {
+    fn find(&self, hash: u32, is: &mut impl FnMut(Found) -> bool) -> u32 {
+        let Some(line) = self.lines.get(hash as usize & self.lines.len().wrapping_sub(1)) else {
+            return EMPTY;
+        };
+        let places = line.places_of(hash);
+        if places != 0 {
+            let slot = line.slots[places.trailing_zeros() as usize];
+            if slot != EMPTY && is(unpacked(slot)) {
+                return slot;
+            }
+        }
+        if places & places.wrapping_sub(1) == 0 && line.past == 0 { EMPTY } else { self.find_on(hash, is) }
+    }
+
+    /// The same, beyond the first candidate.
+    #[inline(never)]
+    fn find_on(&self, hash: u32, is: &mut dyn FnMut(Found) -> bool) -> u32 {
         let mut at = hash as usize;
-        for _ in 0..self.lines.len() {
-            let line = &self.lines[at & (self.lines.len() - 1)];
-            let mut places = line.places_of(hash);
+        for line in 0..self.lines.len() {
+            let this = &self.lines[at & (self.lines.len() - 1)];
+            let mut places = this.places_of(hash);
+            if line == 0 {
+                places &= places.wrapping_sub(1);
+            }
             while places != 0 {
-                let slot = line.slots[places.trailing_zeros() as usize];
+                let slot = this.slots[places.trailing_zeros() as usize];
                 if slot != EMPTY && is(unpacked(slot)) {
-                    return Some(unpacked(slot));
+                    return slot;
                 }
                 places &= places - 1;
             }
-            if line.past == 0 {
-                return None;
+            if this.past == 0 {
+                return EMPTY;
             }
             at = at.wrapping_add(1);
         }
-        None
+        EMPTY
     }
 
     /// There is room.
@@ -205,8 +226,11 @@ impl TupleTable {
     /// Looks `hash` up; `is` says whether a candidate really is the one.
     #[inline]
     pub(crate) fn find(&self, hash: u32, mut is: impl FnMut(Found) -> bool) -> Option<Found> {
-        let found = self.now.find(hash, &mut is);
-        if found.is_none() && self.old.len > 0 { self.old.find(hash, &mut is) } else { found }
+        let mut found = self.now.find(hash, &mut is);
+        if found == EMPTY && self.old.len > 0 {
+            found = self.old.find(hash, &mut is);
+        }
+        (found != EMPTY).then(|| unpacked(found))
     }
 
     pub(crate) fn insert(&mut self, hash: u32, found: Found) {

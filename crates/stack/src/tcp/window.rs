@@ -38,7 +38,7 @@ impl Connection {
         let window = if right > ack { right.since(ack) } else { 0 };
         // RFC 7323 §2.4: rounded so that the edge that the peer computes does not move back.
         let shift = self.scale.rcv();
-        let shown = window.div_ceil(1 << shift).min(0xffff);
+        let shown = ((window + ((1 << shift) - 1)) >> shift).min(0xffff);
         self.rcv.advertised(self.rcv.adv().max(ack + (shown << shift)));
         shown as u16
     }

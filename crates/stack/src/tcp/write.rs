@@ -85,7 +85,7 @@ impl Connection {
     /// Wakes the task that waits to write, if there is room.
     #[inline]
     pub(crate) fn wake_writer_with_room(&mut self, core: &Core) {
-        if self.has_room_to_write(core) {
+        if self.is_waited_for() && self.has_room_to_write(core) {
             self.wake_write();
         }
     }

@@ -65,6 +65,12 @@ impl Sum {
         Sum(add(self.0, u64::from(value.to_be())))
     }
 
+    /// As [`add_u32`](Sum::add_u32), to a sum of fewer than a thousand such numbers, which cannot overflow.
+    #[inline(always)]
+    pub(crate) const fn add_few(self, value: u32) -> Sum {
+        Sum(self.0 + value.to_be() as u64)
+    }
+
     /// The sum over the pseudo-header of a transport protocol over IPv4 (RFC 768, RFC 9293 §3.1): `len` is the length
     /// of transport header and data.
     #[inline(always)]

@@ -229,10 +229,9 @@ impl Ipv4Header {
 /// The checksum of 32-bit words that were added up in host order.
 #[inline(always)]
 fn finish_host_order(sum: u64) -> u16 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    !(((sum >> 16) + sum) as u16)
+    // Both halves added to each other, in both places, as in `Sum`.
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    !((sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16)
 }
 
 /// Everything but a plain 20-byte header: other versions, impossible lengths, options.

@@ -18,7 +18,7 @@
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign, Range};
 
-use super::{Malformed, SeqNum, Sum, TcpOptions, be16, be32, room};
+use super::{Malformed, SeqNum, Sum, TcpOptions, Timestamps, be16, be32, room};
 
 /// Length of the header without options.
 pub const HEADER_LEN: usize = 20;
@@ -187,6 +187,39 @@ impl TcpHeader {
         header_len
     }
 
+    /// As [`emit`](TcpHeader::emit), and returns the sum over what was written beside its length, so that no byte of it is read again.
+    #[inline]
+    pub(crate) fn emit_summed(&self, options: &TcpOptions, segment: &mut [u8]) -> (usize, Sum) {
+        let (options_len, sum) = options.emit_summed(segment.get_mut(HEADER_LEN..).unwrap_or_default());
+        let header_len = HEADER_LEN + options_len;
+        let words = self.words(header_len);
+        write(&words, 0, segment);
+        (header_len, words.iter().fold(sum, |sum, word| sum.add_u32(*word)))
+    }
+
+    /// As [`emit_summed`](TcpHeader::emit_summed) of a SYN with the customary options; `None` if it has others.
+    #[inline(always)]
+    pub(crate) fn emit_customary_syn(
+        &self,
+        options: &TcpOptions,
+        segment: &mut [u8; CUSTOMARY_SYN],
+    ) -> Option<Sum> {
+        let [f, g, h, i, j] = options.as_customary_syn()?;
+        let [a, b, c, d, e] = self.words(CUSTOMARY_SYN);
+        Some(put_words(segment, [a, b, c, d, e, f, g, h, i, j]))
+    }
+
+    /// As [`emit_summed`](TcpHeader::emit_summed) of a header whose only option is timestamps, as nearly all have.
+    #[inline(always)]
+    pub(crate) fn emit_with_timestamps(
+        &self,
+        timestamps: Timestamps,
+        segment: &mut [u8; WITH_TIMESTAMPS],
+    ) -> Sum {
+        let [a, b, c, d, e] = self.words(WITH_TIMESTAMPS);
+        put_words(segment, [a, b, c, d, e, Timestamps::KIND, timestamps.value, timestamps.echo])
+    }
+
     /// Writes the header and its options to the front of `segment`, behind which the data already stand, with the checksum
     /// over all of `segment` and the pseudo-header. Returns the length of header and options.
     ///
@@ -217,6 +250,22 @@ impl TcpHeader {
             u32::from(self.urgent),
         ]
     }
+}
+
+/// Bytes of a header whose only option is timestamps.
+pub(crate) const WITH_TIMESTAMPS: usize = HEADER_LEN + 12;
+/// Bytes of a SYN with the customary options.
+pub(crate) const CUSTOMARY_SYN: usize = HEADER_LEN + 20;
+
+/// Writes words, and adds them up. A few numbers of 32 bits cannot overflow 64.
+#[inline(always)]
+fn put_words<const N: usize>(place: &mut [u8], words: [u32; N]) -> Sum {
+    let mut sum = Sum::EMPTY;
+    for (place, word) in place.chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
+        sum = sum.add_few(word);
+    }
+    sum
 }
 
 #[inline(always)]
@@ -259,7 +308,7 @@ pub fn put_checksum(checksum: u16, segment: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{IpProtocol, Timestamps};
+    use super::super::IpProtocol;
     use super::*;
     use core::net::Ipv4Addr;
     use proptest::prelude::*;
@@ -293,6 +342,34 @@ mod tests {
         assert_eq!(TcpHeader::parse(&segment), Ok((HEADER, 32..40)));
         segment[12] = 0x4f;
         assert_eq!(TcpHeader::parse(&segment), Err(Malformed::TcpDataOffset));
+    }
+
+    #[test]
+    fn timestamps_alone_are_written_the_same() {
+        let (mut one, mut other) = ([0xa5; WITH_TIMESTAMPS], [0; WITH_TIMESTAMPS]);
+        let sum = HEADER.emit_with_timestamps(timestamps().timestamps.unwrap(), &mut one);
+        let (len, summed) = HEADER.emit_summed(&timestamps(), &mut other);
+        assert_eq!((len, one), (WITH_TIMESTAMPS, other));
+        assert_eq!((sum.fold(), summed.fold()), (Sum::EMPTY.add_bytes(&one).fold(), sum.fold()));
+    }
+
+    #[test]
+    fn customary_options_of_a_syn_are_written_the_same() {
+        let options =
+            TcpOptions { mss: Some(1460), window_scale: Some(7), sack_permitted: true, ..timestamps() };
+        let (mut one, mut other) = ([0xa5; CUSTOMARY_SYN], [0; CUSTOMARY_SYN]);
+        let sum = HEADER.emit_customary_syn(&options, &mut one).unwrap();
+        let (len, summed) = HEADER.emit_summed(&options, &mut other);
+        assert_eq!((len, one), (CUSTOMARY_SYN, other));
+        assert_eq!((sum.fold(), summed.fold()), (Sum::EMPTY.add_bytes(&one).fold(), sum.fold()));
+        for other in [
+            TcpOptions { mss: None, ..options },
+            TcpOptions { sack_permitted: false, ..options },
+            TcpOptions { fast_open: Some(crate::wire::FastOpenOption::request(false)), ..options },
+            timestamps(),
+        ] {
+            assert_eq!(HEADER.emit_customary_syn(&other, &mut one), None);
+        }
     }
 
     #[test]
@@ -334,6 +411,11 @@ mod tests {
             let mut at_once = [&vec![0xa5; 20 + options.len()], &data[..]].concat();
             prop_assert_eq!(header.emit_with_checksum(&options, pseudo(segment.len()), &mut at_once), 20 + options.len());
             prop_assert_eq!(&at_once, &segment);
+            let mut summed = [&vec![0xa5; 20 + options.len()], &data[..]].concat();
+            let (len, sum) = header.emit_summed(&options, &mut summed);
+            prop_assert_eq!(len, 20 + options.len());
+            put_checksum(pseudo(segment.len()).combine(sum, 0).add_bytes(&data).finish(), &mut summed);
+            prop_assert_eq!(&summed, &segment);
             segment[3] ^= 1;
             prop_assert!(!intact(pseudo(segment.len()), &segment));
         }

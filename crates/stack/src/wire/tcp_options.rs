@@ -57,6 +57,11 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
+impl Timestamps {
+    /// What stands before the two clocks: kind and length, with two no-ops in front.
+    pub(super) const KIND: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMPS, TIMESTAMPS_LEN]);
+}
+
 /// Bytes that have arrived: from `left` up to but not including `right`. Not checked to be in order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SackBlock {
@@ -206,14 +211,14 @@ pub struct TcpOptions {
 
 impl TcpOptions {
     /// Reads the bytes between the fixed header and the data.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn parse(bytes: &[u8]) -> TcpOptions {
         if bytes.is_empty() {
             return TcpOptions::default();
         }
         if let Ok(h) = <&[u8; 12]>::try_from(bytes) {
-            if be32(h, 0) == u32::from_be_bytes([NOP, NOP, TIMESTAMPS, TIMESTAMPS_LEN]) {
+            if be32(h, 0) == Timestamps::KIND {
                 let timestamps = Timestamps { value: be32(h, 4), echo: be32(h, 8) };
                 return TcpOptions { timestamps: Some(timestamps), ..TcpOptions::default() };
             }
@@ -262,6 +267,25 @@ impl TcpOptions {
             len += accecn.wire_len();
         }
         len
+    }
+
+    /// The options as they are written, if they are those of nearly every SYN.
+    #[inline(always)]
+    pub(super) fn as_customary_syn(&self) -> Option<[u32; 5]> {
+        let others = self.fast_open.is_some() || self.accecn.is_some() || !self.sack.is_empty();
+        let (Some(mss), Some(shift), Some(timestamps), true, false) =
+            (self.mss, self.window_scale, self.timestamps, self.sack_permitted, others)
+        else {
+            return None;
+        };
+        let [high, low] = mss.to_be_bytes();
+        Some([
+            u32::from_be_bytes([MSS, 4, high, low]),
+            u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMPS, TIMESTAMPS_LEN]),
+            timestamps.value,
+            timestamps.echo,
+            u32::from_be_bytes([NOP, WINDOW_SCALE, 3, shift]),
+        ])
     }
 
     /// How many SACK blocks fit behind the other options.
@@ -381,6 +405,7 @@ fn customary_syn(h: &[u8; 20]) -> Option<TcpOptions> {
     })
 }
 
+#[inline(never)]
 fn parse_list(bytes: &[u8]) -> TcpOptions {
     let mut options = TcpOptions::default();
     let mut rest = bytes;

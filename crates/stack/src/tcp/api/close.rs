@@ -51,12 +51,12 @@ impl Tcp {
     /// # Errors
     /// If there is no such connection.
     pub fn close(&mut self, cx: &mut Cx<'_>, id: ConnId) -> Result<(), StaleError> {
-        let c = self.handle_mut(id)?;
-        let slot = c.id().slot;
-        if let Some(c) = self.connections.get_slot_mut(slot) {
-            c.close(&mut self.core, cx);
+        let c = self.connections.get_mut(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?;
+        c.close(&mut self.core, cx);
+        if let Some(over) = self.core.settled(c) {
+            self.forget(over);
         }
-        self.finish(slot);
+        self.feed_starved();
         Ok(())
     }
 

@@ -70,6 +70,18 @@ impl Tcp {
         options: &ConnectOptions,
         data: FirstData<'_>,
     ) -> Result<(ConnId, usize), ConnectError> {
+        self.open(cx, (local, remote), options, data, false)
+    }
+
+    /// As [`connect_with`](Self::connect_with). `is_free`: the caller has asked [`is_free`](Self::is_free) just now, without `reopen`.
+    pub(crate) fn open(
+        &mut self,
+        cx: &mut Cx<'_>,
+        (local, remote): (SocketAddr, SocketAddr),
+        options: &ConnectOptions,
+        data: FirstData<'_>,
+        is_free: bool,
+    ) -> Result<(ConnId, usize), ConnectError> {
         let plain = is_plain(local.ip()) && is_plain(remote.ip());
         let fits = local.is_ipv4() == remote.is_ipv4() && local.port() != 0 && remote.port() != 0;
         if !plain || !fits {
@@ -84,12 +96,14 @@ impl Tcp {
             local_port: local.port(),
             remote_port: remote.port(),
         };
-        let after = self.clear_way(cx, &tuple)?;
+        let hash = self.core.table.hash(&tuple);
+        let after = if is_free { None } else { self.clear_way(cx, &tuple, hash)? };
         let secrets = self.core.secrets(&tuple);
         let iss = after.map_or_else(|| secrets.isn(cx.now), |old| old + 64_000 + 1);
-        let mut c = handshake::connection(
+        let c = handshake::connection(
             &mut self.core,
-            tuple,
+            &mut self.connections,
+            (tuple, hash),
             State::SynSent,
             (iss, secrets.ts_offset),
             options.mtu,
@@ -99,8 +113,9 @@ impl Tcp {
         c.ask_for_ecn(&self.core.config);
         c.set_flow_hash(options.hash, options.hash_type);
         self.core.stats.connection_requests += 1;
-        let room = self.core.fast_open_ask(cx, &mut c, options.socket.fast_open);
-        let id = self.insert(c, cx.now);
+        let room = self.core.fast_open_ask(cx, c, options.socket.fast_open);
+        let id = c.id();
+        self.link(id.slot, cx.now);
         let mut taken = 0;
         if let (false, Some(c)) = (data.bytes.is_empty(), self.connections.get_slot_mut(id.slot)) {
             let bytes = Source::Copied(&data.bytes[..data.bytes.len().min(room)]);
@@ -139,9 +154,9 @@ impl Tcp {
     }
 
     /// Is the four-tuple free? A TIME-WAIT record gives way if the peer can tell old from new (RFC 6191).
-    fn clear_way(&mut self, cx: &Cx<'_>, tuple: &Tuple) -> Result<Option<Seq>, ConnectError> {
+    fn clear_way(&mut self, cx: &Cx<'_>, tuple: &Tuple, hash: u32) -> Result<Option<Seq>, ConnectError> {
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
-        let found = self.core.table.find(self.core.table.hash(tuple), |found| match found {
+        let found = self.core.table.find(hash, |found| match found {
             Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| *c.tuple() == *tuple),
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
         });

@@ -6,7 +6,7 @@ use crate::tcp::Seq;
 use crate::tcp::connection::congestion::Hystart;
 use crate::tcp::connection::departures::Departures;
 use crate::tcp::connection::recovery::Recovery;
-use crate::tcp::connection::scoreboard::{FIN, PUSH, Scoreboard, Sent};
+use crate::tcp::connection::scoreboard::{FIN, PUSH, SYN, Scoreboard, Sent};
 use crate::tcp::connection::send_buffer::{Blocks, SendBuffer};
 use crate::tcp::connection::writes::Writes;
 use crate::time::Time;
@@ -80,6 +80,13 @@ impl Flight {
         whole.then_some(sent)
     }
 
+    /// The SYN that is out, if it was sent once and there is nothing behind it.
+    #[inline]
+    pub(crate) fn only_syn(&self) -> Option<Sent> {
+        // Guard: `sent.flags == SYN` as `true` fails handshake::a_syn_that_was_sent_again
+        self.board.only().copied().filter(|sent| sent.flags == SYN && self.data.is_empty())
+    }
+
     /// Segments of new data sent in a row, without a pause.
     #[inline]
     pub(crate) const fn burst(&self) -> u32 {
@@ -96,6 +103,12 @@ impl Flight {
     #[inline]
     pub(crate) fn take_writer(&mut self) -> Option<Waker> {
         self.write_waker.take()
+    }
+
+    /// Whether somebody waits to write or for the handshake.
+    #[inline]
+    pub(crate) const fn has_writer(&self) -> bool {
+        self.write_waker.is_some()
     }
 
     /// Where the waker stands of who waits to write or for the handshake.

@@ -23,12 +23,6 @@ impl Connection {
         self.id
     }
 
-    /// It stands in the lane's slab under this name.
-    #[inline]
-    pub(crate) fn named(&mut self, id: ConnId) {
-        self.id = id;
-    }
-
     /// Flow hash of received packets of this flow.
     #[inline]
     pub(crate) const fn flow_hash(&self) -> u32 {

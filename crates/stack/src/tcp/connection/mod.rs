@@ -145,19 +145,26 @@ pub(crate) struct Pieces {
 }
 
 impl Connection {
-    /// A connection without a name yet, in its first state.
-    #[inline]
-    pub(super) fn new(tuple: Tuple, table_hash: u32, state: State, flags: Flags, pieces: Pieces) -> Self {
+    /// A connection in its first state, which will stand in the table.
+    #[inline(always)]
+    pub(super) fn new(
+        id: ConnId,
+        tuple: Tuple,
+        table_hash: u32,
+        state: State,
+        flags: Flags,
+        pieces: Pieces,
+    ) -> Self {
         let Pieces { timers, acks, rcv, snd, stamps, scale, mss, path, rtt, congestion, tx } = pieces;
         Self {
             tuple,
             state,
-            lists: Lists::default(),
+            lists: Lists::LINKED,
             failure: None,
             tos: 0,
             hash_type: 0,
             scale,
-            id: ConnId::NOBODY,
+            id,
             flags,
             timers,
             acks,
@@ -289,6 +296,12 @@ impl Connection {
         if let Some(waker) = self.read_waker.take() {
             waker.wake();
         }
+    }
+
+    /// Whether a task may wait to write. True too often is harmless.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.tx.get().is_some_and(Flight::has_writer) || self.is_in(Lists::RARE)
     }
 
     /// Wakes the task that waits to write or for the handshake.

@@ -99,6 +99,12 @@ impl Inflow {
         (self.fin, self.dsack) = (None, None);
     }
 
+    /// There is nothing of which a SACK option would tell.
+    #[inline]
+    pub(crate) fn has_no_blocks(&self) -> bool {
+        self.dsack.is_none() && self.fin.is_none() && self.early.is_empty()
+    }
+
     /// Acknowledgements that are still to go out, one for each segment.
     pub(crate) fn owed(&self) -> &VecDeque<Answer> {
         &self.owed

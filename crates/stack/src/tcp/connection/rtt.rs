@@ -31,10 +31,25 @@ pub(crate) fn micros(duration: Duration) -> u32 {
     u32::try_from(micros).unwrap_or(u32::MAX)
 }
 
+/// The first, the least and the greatest timeout, microseconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Timeouts {
+    initial: u32,
+    min: u32,
+    max: u32,
+}
+
+impl Timeouts {
+    /// Those of a configuration.
+    pub(crate) fn of(config: &TcpConfig) -> Self {
+        Self { initial: micros(config.initial_rto), min: micros(config.min_rto), max: micros(config.max_rto) }
+    }
+}
+
 impl Rtt {
     /// RFC 6298 §2.1.
-    pub(crate) fn new(config: &TcpConfig) -> Self {
-        Self { srtt: 0, rttvar: 0, rto: micros(config.initial_rto), min: u32::MAX, min_at: 0 }
+    pub(crate) const fn new(bounds: Timeouts) -> Self {
+        Self { srtt: 0, rttvar: 0, rto: bounds.initial, min: u32::MAX, min_at: 0 }
     }
 
     /// SRTT, microseconds; 0 before the first sample.
@@ -60,7 +75,8 @@ impl Rtt {
     }
 
     /// RFC 6298 §2.2 and §2.3, with alpha 1/8 and beta 1/4.
-    pub(crate) fn sample(&mut self, us: u32, now: Time, config: &TcpConfig) {
+    #[inline]
+    pub(crate) fn sample(&mut self, us: u32, now: Time, bounds: Timeouts) {
         let us = us.max(1);
         if self.srtt == 0 {
             self.srtt = us;
@@ -70,10 +86,10 @@ impl Rtt {
             self.srtt = self.srtt - self.srtt / 8 + us / 8;
         }
         self.srtt = self.srtt.max(1);
-        // Guard: `.max(micros(config.min_rto))` as `.max(0)` fails tcp::tests::loss rtt::tests
-        let slack = self.rttvar.saturating_mul(4).max(micros(config.min_rto));
-        // Guard: `.min(micros(config.max_rto))` as `.min(u32::MAX)` fails rtt::tests::no_sample
-        self.rto = self.srtt.saturating_add(slack).min(micros(config.max_rto));
+        // Guard: `.max(bounds.min)` as `.max(0)` fails tcp::tests::loss rtt::tests
+        let slack = self.rttvar.saturating_mul(4).max(bounds.min);
+        // Guard: `.min(bounds.max)` as `.min(u32::MAX)` fails rtt::tests::no_sample
+        self.rto = self.srtt.saturating_add(slack).min(bounds.max);
         let secs = (now.as_nanos() / 1_000_000_000) as u32;
         if us <= self.min || secs.wrapping_sub(self.min_at) > MIN_WINDOW {
             self.min = us;
@@ -81,11 +97,12 @@ impl Rtt {
         }
     }
 
-    /// The timeout after `backoff` doublings (RFC 6298 §5.5).
-    pub(crate) fn timeout(&self, backoff: u8, config: &TcpConfig) -> Duration {
+    /// The timeout after `backoff` doublings (RFC 6298 §5.5), microseconds.
+    #[inline]
+    pub(crate) fn timeout(&self, backoff: u8, bounds: Timeouts) -> u64 {
         let us = u64::from(self.rto) << backoff.min(20);
-        // Guard: `.min(config.max_rto)` as `.min(Duration::MAX)` fails rtt::tests::backoff
-        Duration::from_micros(us).min(config.max_rto)
+        // Guard: `.min(bounds.max.into())` as `.min(u64::MAX)` fails rtt::tests::backoff
+        us.min(bounds.max.into())
     }
 
     /// RFC 6298 §5.7: the SYN was lost and there is no sample: 3 seconds.
@@ -104,11 +121,12 @@ mod tests {
     #[test]
     fn first_and_later_samples() {
         let config = TcpConfig { min_rto: Duration::from_millis(1), ..TcpConfig::default() };
-        let mut rtt = Rtt::new(&config);
-        assert_eq!(rtt.timeout(0, &config), Duration::from_secs(1));
-        rtt.sample(100_000, Time::ZERO, &config);
+        let bounds = Timeouts::of(&config);
+        let mut rtt = Rtt::new(Timeouts::of(&config));
+        assert_eq!(rtt.timeout(0, bounds), 1_000_000);
+        rtt.sample(100_000, Time::ZERO, bounds);
         assert_eq!((rtt.srtt, rtt.rttvar, rtt.rto), (100_000, 50_000, 300_000));
-        rtt.sample(200_000, Time::ZERO, &config);
+        rtt.sample(200_000, Time::ZERO, bounds);
         assert_eq!((rtt.srtt, rtt.rttvar), (112_500, 62_500));
         assert_eq!(rtt.min, 100_000);
     }
@@ -117,8 +135,8 @@ mod tests {
     #[test]
     fn no_sample_makes_the_timeout_greater_than_the_greatest() {
         let config = TcpConfig::default();
-        let mut rtt = Rtt::new(&config);
-        rtt.sample(200_000_000, Time::ZERO, &config);
+        let mut rtt = Rtt::new(Timeouts::of(&config));
+        rtt.sample(200_000_000, Time::ZERO, Timeouts::of(&config));
         assert_eq!(rtt.rto, micros(config.max_rto));
     }
 
@@ -126,8 +144,8 @@ mod tests {
     #[test]
     fn backoff_doubles_up_to_the_greatest_timeout() {
         let config = TcpConfig::default();
-        let rtt = Rtt::new(&config);
-        let timeouts: Vec<_> = (0..9).map(|n| rtt.timeout(n, &config).as_secs()).collect();
+        let rtt = Rtt::new(Timeouts::of(&config));
+        let timeouts: Vec<_> = (0..9).map(|n| rtt.timeout(n, Timeouts::of(&config)) / 1_000_000).collect();
         assert_eq!(timeouts, [1, 2, 4, 8, 16, 32, 64, 120, 120]);
     }
 }

@@ -179,7 +179,12 @@ impl SendBuffer {
     }
 
     /// Where byte `offset` lies, which is one of the buffer: number of the block and place in it.
+    #[inline]
     fn find(&self, offset: usize) -> (usize, usize) {
+        if self.blocks.len() == 1 { (0, offset + self.gone) } else { self.find_among_many(offset) }
+    }
+
+    fn find_among_many(&self, offset: usize) -> (usize, usize) {
         // New data are at the end, and so is most of what is asked for.
         if offset >= self.len / 2 {
             let mut begins = self.len;
@@ -292,7 +297,13 @@ impl SendBuffer {
     }
 
     /// Empties it; the bytes of memory that are free by that, as of [`Blocks::give`].
+    #[inline]
     pub(crate) fn reset(&mut self, blocks: &mut Blocks) -> usize {
+        if self.blocks.is_empty() { 0 } else { self.give_all(blocks) }
+    }
+
+    #[inline(never)]
+    fn give_all(&mut self, blocks: &mut Blocks) -> usize {
         let mut freed = 0;
         while let Some(block) = self.blocks.pop_front() {
             // Guard: no `block.cut_off();` fails send_buffer::tests::somebodys_bytes_that_are_given_up

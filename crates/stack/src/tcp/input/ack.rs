@@ -229,6 +229,7 @@ impl Connection {
     }
 
     /// Something was acknowledged: more may be written and sent.
+    #[inline]
     fn room_was_made(&mut self, core: &mut Core, cx: &Cx<'_>) {
         if self.has(Flags::MSS_LOWERED) {
             self.perhaps_raise_mss(core, cx.now);

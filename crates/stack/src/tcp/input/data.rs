@@ -36,7 +36,9 @@ impl Connection {
         } else {
             self.answer_alone(core);
         }
-        self.trim_to_window(core, seg);
+        if seg.seq != self.rcv.nxt() || seg.seq + seg.len > self.rcv.right() {
+            self.trim_to_window(core, seg);
+        }
         if seg.len == 0 && !seg.is(TcpFlags::FIN) {
             // Nothing of it was new or allowed: the answer says what is (RFC 9293 §3.8.6.1, MUST-36's other side).
             self.ack_at_once();
@@ -55,6 +57,11 @@ impl Connection {
             return Err(Stop::Drop(DropReason::AfterClose));
         }
         self.acks.saw(seg.largest.min(u32::from(self.mss.rcv())) as u16);
+        if self.is_last_word(seg) {
+            core.stats.in_sequence_packets += u64::from(seg.merged);
+            self.schedule_ack(core, cx, seg);
+            return Ok(());
+        }
         let mut rx = self.rx.take_or(|| core.inflow());
         let before = rx.holds();
         if seg.is(TcpFlags::FIN) {
@@ -232,12 +239,27 @@ impl Connection {
         }
     }
 
+    /// Whether a segment is a FIN and nothing else, and next, while nothing waits for the reader: it need not be kept anywhere.
+    #[inline]
+    fn is_last_word(&self, seg: &Segment) -> bool {
+        // Guard: `seg.seq == self.rcv.nxt()` as `true` fails close::an_early_last_word
+        seg.is(TcpFlags::FIN) && seg.len == 0 && self.rx.is_none() && seg.seq == self.rcv.nxt()
+    }
+
     /// Eighth: the FIN bit (RFC 9293 §3.10.7.4), once everything before it is here.
-    pub(super) fn check_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
-        let due = self.rx.get().is_some_and(|rx| rx.fin() == Some(self.rcv.nxt()));
-        if !due || self.state() == State::Closed {
-            return;
+    #[inline]
+    pub(super) fn check_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>, seg: &Segment) {
+        let due = match self.rx.get() {
+            Some(rx) => rx.fin() == Some(self.rcv.nxt()),
+            None => self.is_last_word(seg) && !self.has(Flags::FIN_RECEIVED),
+        };
+        if due && self.state() != State::Closed {
+            self.take_fin(core, cx);
         }
+    }
+
+    #[inline(never)]
+    fn take_fin(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         if let Some(rx) = self.rx.get_mut() {
             rx.is_whole();
         }

@@ -101,7 +101,7 @@ impl Connection {
         }
         let data = self.take_data(core, cx, seg);
         self.note_congestion_marks(seg);
-        self.check_fin(core, cx);
+        self.check_fin(core, cx, seg);
         data
     }
 

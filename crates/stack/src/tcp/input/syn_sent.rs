@@ -99,7 +99,7 @@ impl Connection {
             return Err(Stop::Done);
         }
         let data = self.take_data(core, cx, seg);
-        self.check_fin(core, cx);
+        self.check_fin(core, cx, seg);
         data
     }
 

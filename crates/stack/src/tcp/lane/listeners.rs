@@ -221,7 +221,7 @@ impl Listeners {
         if self.by_port.contains_key(&(local, port)) {
             return Err(ListenError::InUse);
         }
-        let id = self.all.insert_with(|id| Listener {
+        let made = self.all.insert_with(|id| Listener {
             id,
             local,
             port,
@@ -232,6 +232,7 @@ impl Listeners {
             cookies_until: Time::ZERO,
             early: Early::default(),
         });
+        let id = made.id;
         self.by_port.insert((local, port), id.slot);
         self.exact += usize::from(local.is_some());
         Ok(ListenerId(id))

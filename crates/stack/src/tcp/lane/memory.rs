@@ -146,7 +146,10 @@ impl Core {
     /// The first `bytes` of a send buffer are acknowledged.
     #[inline]
     pub(crate) fn consume(&mut self, tx: &mut Flight, bytes: u32) {
-        self.memory -= tx.data.consume(bytes as usize, &mut self.blocks);
+        // A FIN takes a number, and no byte.
+        if bytes > 0 {
+            self.memory -= tx.data.consume(bytes as usize, &mut self.blocks);
+        }
     }
 
     /// A connection has a model of its path from now on, or has none any more.

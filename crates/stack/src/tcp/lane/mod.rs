@@ -24,6 +24,7 @@ use crate::tcp::connection::deadlines::NEVER;
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::flight::Flight;
 use crate::tcp::connection::recv_buffer::{Holds, Inflow};
+use crate::tcp::connection::rtt::Timeouts;
 use crate::tcp::connection::send_buffer::Blocks;
 use crate::tcp::connection::{Connection, Flags, Lists, State, StateCounts};
 use crate::tcp::lane::budget::ChallengeBudget;
@@ -63,6 +64,8 @@ pub(crate) struct Core {
     fixed: usize,
     /// How far `memory` may go.
     levels: Levels,
+    /// Those of the configuration.
+    pub(crate) timeouts: Timeouts,
     /// Connections, those being closed included.
     connections: usize,
     /// The most memory of late: see `trim`.
@@ -136,6 +139,7 @@ impl Core {
             memory: 0,
             fixed: 0,
             levels: Levels::default(),
+            timeouts: Timeouts::of(&config),
             connections: 0,
             peak: 0,
             looked: 0,
@@ -266,13 +270,19 @@ impl Core {
     #[inline]
     pub(crate) fn queue(&mut self, c: &mut Connection) {
         if !c.has(Flags::QUEUED) {
-            c.wait_for_output();
-            self.ready.push_back(c.id().slot);
+            self.queue_anew(c);
         }
     }
 
+    #[inline(never)]
+    fn queue_anew(&mut self, c: &mut Connection) {
+        c.wait_for_output();
+        self.ready.push_back(c.id().slot);
+    }
+
     /// Brings the wheel and the ready list up to date after anything happened to a connection.
-    #[inline]
+    // Mostly there is nothing to do, which is found out where it is called.
+    #[inline(always)]
     pub(crate) fn settle(&mut self, c: &mut Connection) {
         self.settle_timer(c);
         if c.wants_output() {

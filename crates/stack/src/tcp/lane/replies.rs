@@ -8,7 +8,7 @@ use crate::tcp::connection::Connection;
 use crate::tcp::lane::Core;
 use crate::tcp::segment::{Segment, pseudo};
 use crate::tcp::table::Tuple;
-use crate::wire::{TcpFlags, TcpHeader, TcpOptions, tcp};
+use crate::wire::{Sum, TcpFlags, TcpHeader, TcpOptions, tcp};
 use core::net::IpAddr;
 use flowlane_sys::frame::{Checksum, Frame};
 
@@ -58,8 +58,8 @@ impl Core {
         let len = tcp::HEADER_LEN + options.len();
         let Some(room) = frame.push_back(len) else { return false };
         if cx.offload.checksum {
-            header.emit(options, room);
-            seal(&mut frame, tuple.local, tuple.remote, cx.offload);
+            let written = header.emit_summed(options, room);
+            seal(&mut frame, tuple.local, tuple.remote, cx.offload, written);
         } else {
             // A flood is answered here: no byte is read again.
             header.emit_with_checksum(options, pseudo(tuple.local, tuple.remote, len), room);
@@ -127,27 +127,37 @@ pub(crate) struct ReplyMeta {
     pub(crate) tos: u8,
 }
 
-/// Fills in the checksum (RFC 9293 §3.1, MUST-2), or leaves it to the link.
-#[inline]
-pub(crate) fn seal(frame: &mut Frame, local: IpAddr, remote: IpAddr, offload: Offload) {
-    let len = frame.chain_len();
-    let sum = pseudo(local, remote, len);
+/// Fills in the checksum (RFC 9293 §3.1, MUST-2), or leaves it to the link. `written`: the bytes of the header, whose checksum is
+/// zero, and their sum.
+#[inline(always)]
+pub(crate) fn seal(
+    frame: &mut Frame,
+    local: IpAddr,
+    remote: IpAddr,
+    offload: Offload,
+    (header, sum): (usize, Sum),
+) {
+    let pseudo = pseudo(local, remote, frame.chain_len());
     if offload.checksum {
-        tcp::put_checksum(sum.fold(), frame.data_mut());
+        tcp::put_checksum(pseudo.fold(), frame.data_mut());
         frame.meta_mut().checksum = Checksum::Partial;
-    } else if frame.is_chained() {
-        tcp::put_checksum(0, frame.data_mut());
+        return;
+    }
+    let sum = sum.combine(pseudo, 0);
+    let payload = frame.data().get(header..).unwrap_or_default();
+    let sum = if frame.is_chained() {
         let mut at = 0;
-        let sum = frame.chunks().fold(sum, |sum, chunk| {
+        let add = |sum: Sum, chunk: &[u8]| {
             let sum = sum.add_bytes_at(at, chunk);
             at += chunk.len();
             sum
-        });
-        tcp::put_checksum(sum.finish(), frame.data_mut());
+        };
+        core::iter::once(payload).chain(frame.chunks().skip(1)).fold(sum, add)
     } else {
-        // Guard: no `tcp::fill_checksum(sum, frame.data_mut());` fails lossy::any_weather
-        tcp::fill_checksum(sum, frame.data_mut());
-    }
+        sum.add_bytes(payload)
+    };
+    // Guard: no `tcp::put_checksum(sum.finish(), frame.data_mut());` fails lossy::any_weather
+    tcp::put_checksum(sum.finish(), frame.data_mut());
 }
 
 /// RFC 1191 §3: path MTU discovery needs DF on IPv4; IPv6 has no other way.

@@ -123,7 +123,7 @@ impl Core {
             self.drop_time_wait(id);
         }
         self.stats.time_wait_entered += 1;
-        let id = self.time_wait.records.insert_with(|id| Record { id, ..record });
+        let id = self.time_wait.records.insert_with(|id| Record { id, ..record }).id;
         self.count_fixed();
         self.time_wait.expiry.push_back((record.expires, id));
         let (hash, found) = (record.table_hash, Found::TimeWait(id.slot));

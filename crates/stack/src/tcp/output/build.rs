@@ -8,8 +8,9 @@ use crate::tcp::lane::replies::{dont_fragment, seal};
 use crate::tcp::output::NoFrame;
 use crate::tcp::output::payload::fill;
 use crate::tcp::{Seq, TCP, ecn};
+use crate::wire::tcp::{CUSTOMARY_SYN, WITH_TIMESTAMPS};
 use crate::wire::tcp_options::MAX_LEN;
-use crate::wire::{SackBlocks, TcpFlags, TcpHeader, TcpOptions, tcp};
+use crate::wire::{SackBlocks, Sum, TcpFlags, TcpHeader, TcpOptions, tcp};
 use flowlane_sys::frame::{Frame, Segmentation};
 
 /// One segment to be built.
@@ -39,6 +40,18 @@ impl Plan {
     pub(crate) const fn bare(seq: Seq) -> Self {
         Self { seq, offset: 0, len: 0, flags: TcpFlags::ACK, segment_size: 0, last: false, push: false }
     }
+}
+
+/// Writes header and options of a SYN; their bytes and sum.
+#[inline(always)]
+fn write_syn(frame: &mut Frame, header: &TcpHeader, options: &TcpOptions) -> Result<(usize, Sum), NoFrame> {
+    let room = frame.push_back(CUSTOMARY_SYN).and_then(|room| room.first_chunk_mut()).ok_or(NoFrame)?;
+    if let Some(sum) = header.emit_customary_syn(options, room) {
+        return Ok((CUSTOMARY_SYN, sum));
+    }
+    frame.truncate(0);
+    let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
+    Ok(header.emit_summed(options, room))
 }
 
 impl Connection {
@@ -82,8 +95,7 @@ impl Connection {
             urgent: 0,
         };
         let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
-        let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
-        header.emit(&options, room);
+        let written = write_syn(&mut frame, &header, &options)?;
         if let (true, Some(tx)) = (data > 0, self.tx.get_mut()) {
             fill(&mut frame, &mut tx.data, (0, data as usize), false, cx)?;
         }
@@ -96,7 +108,7 @@ impl Connection {
         }
         self.ack_went_out();
         core.stats.control_sent += 1;
-        Ok(self.finish(core, cx, frame, 0))
+        Ok(self.finish(core, cx, frame, written, 0))
     }
 
     /// Options of a segment after the handshake.
@@ -123,43 +135,16 @@ impl Connection {
         plan: &Plan,
     ) -> Result<IpOutput, NoFrame> {
         let mut frame = cx.frames.alloc().ok_or(NoFrame)?;
-        let mut options = self.segment_options(core, cx);
-        if plan.len > 0 && !options.sack.is_empty() {
-            // RFC 6691 §3: options come out of the segment size, which has room for timestamps already. RFC 2018 §4: as many blocks as fit.
-            let spare = self.effective_mss().saturating_sub(plan.len);
-            let others = TcpOptions { sack: SackBlocks::EMPTY, ..options }.len();
-            // Guard: `(options.len() - others) as u32 > spare` as `false` fails guards::blocks_go_with_data
-            while !options.sack.is_empty() && (options.len() - others) as u32 > spare {
-                options.sack.pop();
-            }
-            core.stats.sack_options_sent -= u64::from(options.sack.is_empty());
-        }
         let new = plan.len > 0 && plan.seq == self.snd.nxt();
-        let mut flags = plan.flags;
-        if self.has(Flags::ECN) {
-            // What new data has left to options, if it is cut by the link in each piece of it; bare acknowledgements have what there is.
-            let piece = if plan.segment_size > 0 { plan.len.min(plan.segment_size) } else { plan.len };
-            let spare = self.effective_mss().saturating_sub(piece) as usize;
-            let blocks = options.len() - TcpOptions { sack: SackBlocks::EMPTY, ..options }.len();
-            let room = match (plan.len > 0, new) {
-                (false, _) => Some(MAX_LEN),
-                (true, true) => Some(spare.saturating_sub(blocks)),
-                (true, false) => None,
-            };
-            let bare = plan.len == 0 && !plan.flags.contains(TcpFlags::FIN);
-            flags |= self.ecn_of_segment(core, cx.now, (&mut options, room), (new, bare));
-        }
-        let header = TcpHeader {
-            src_port: self.tuple().local_port,
-            dst_port: self.tuple().remote_port,
-            seq: plan.seq,
-            ack: self.rcv.nxt(),
-            flags,
-            window: self.advertise(core, cx),
-            urgent: 0,
+        let written = if self.has_only_timestamps() {
+            let window = self.advertise(core, cx);
+            let header = self.header(plan.seq, plan.flags, window);
+            let room = frame.push_back(WITH_TIMESTAMPS).and_then(|room| room.first_chunk_mut());
+            let sum = header.emit_with_timestamps(self.stamps.option(cx.now), room.ok_or(NoFrame)?);
+            (WITH_TIMESTAMPS, sum)
+        } else {
+            self.write_header(core, cx, &mut frame, plan, new)?
         };
-        let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
-        header.emit(&options, room);
         if plan.len > 0 {
             let Some(tx) = self.tx.get_mut() else { return Err(NoFrame) };
             let cut = plan.segment_size > 0 && plan.len > plan.segment_size;
@@ -174,7 +159,71 @@ impl Connection {
         self.acknowledged_everything();
         self.drop_idle_inflow(core);
         let ecn = if new { self.ecn_field() } else { 0 };
-        Ok(self.finish(core, cx, frame, ecn))
+        Ok(self.finish(core, cx, frame, written, ecn))
+    }
+
+    /// Whether a segment after the handshake has the timestamps and no option beside them, nor a flag that is not planned.
+    #[inline]
+    fn has_only_timestamps(&self) -> bool {
+        // Guard: `self.rx.get().is_none_or(Inflow::has_no_blocks)` as `true` fails guards::blocks_go_with_data
+        self.has(Flags::TIMESTAMPS)
+            && !self.has(Flags::ECN)
+            && (!self.has(Flags::SACK) || self.rx.get().is_none_or(Inflow::has_no_blocks))
+    }
+
+    /// Acknowledges everything received.
+    #[inline(always)]
+    fn header(&self, seq: Seq, flags: TcpFlags, window: u16) -> TcpHeader {
+        TcpHeader {
+            src_port: self.tuple().local_port,
+            dst_port: self.tuple().remote_port,
+            seq,
+            ack: self.rcv.nxt(),
+            flags,
+            window,
+            urgent: 0,
+        }
+    }
+
+    /// Writes header and options of the segment of `plan`, whatever they are; their bytes and sum. `new`: it has new data.
+    #[inline(never)]
+    fn write_header(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_>,
+        frame: &mut Frame,
+        plan: &Plan,
+        new: bool,
+    ) -> Result<(usize, Sum), NoFrame> {
+        let mut options = self.segment_options(core, cx);
+        if plan.len > 0 && !options.sack.is_empty() {
+            // RFC 6691 §3: options come out of the segment size, which has room for timestamps already. RFC 2018 §4: as many blocks as fit.
+            let spare = self.effective_mss().saturating_sub(plan.len);
+            let others = TcpOptions { sack: SackBlocks::EMPTY, ..options }.len();
+            // Guard: `(options.len() - others) as u32 > spare` as `false` fails guards::blocks_go_with_data
+            while !options.sack.is_empty() && (options.len() - others) as u32 > spare {
+                options.sack.pop();
+            }
+            core.stats.sack_options_sent -= u64::from(options.sack.is_empty());
+        }
+        let mut flags = plan.flags;
+        if self.has(Flags::ECN) {
+            // What new data has left to options, if it is cut by the link in each piece of it; bare acknowledgements have what there is.
+            let piece = if plan.segment_size > 0 { plan.len.min(plan.segment_size) } else { plan.len };
+            let spare = self.effective_mss().saturating_sub(piece) as usize;
+            let blocks = options.len() - TcpOptions { sack: SackBlocks::EMPTY, ..options }.len();
+            let room = match (plan.len > 0, new) {
+                (false, _) => Some(MAX_LEN),
+                (true, true) => Some(spare.saturating_sub(blocks)),
+                (true, false) => None,
+            };
+            let bare = plan.len == 0 && !plan.flags.contains(TcpFlags::FIN);
+            flags |= self.ecn_of_segment(core, cx.now, (&mut options, room), (new, bare));
+        }
+        let window = self.advertise(core, cx);
+        let header = self.header(plan.seq, flags, window);
+        let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
+        Ok(header.emit_summed(&options, room))
     }
 
     /// The first of the acknowledgements that answer one segment each.
@@ -211,7 +260,7 @@ impl Connection {
             urgent: 0,
         };
         let room = frame.push_back(tcp::HEADER_LEN + options.len()).ok_or(NoFrame)?;
-        header.emit(&options, room);
+        let written = header.emit_summed(&options, room);
         core.stats.ack_only_sent += 1;
         core.stats.sack_options_sent += u64::from(!answer.blocks.is_empty());
         self.rcv.ack_sent(self.rcv.last_ack_sent().max(answer.ack));
@@ -224,7 +273,7 @@ impl Connection {
             self.acknowledged_everything();
         }
         self.drop_idle_inflow(core);
-        Ok(self.finish(core, cx, frame, 0))
+        Ok(self.finish(core, cx, frame, written, 0))
     }
 
     /// A report of a duplicate may have been all that was held.
@@ -236,8 +285,16 @@ impl Connection {
     }
 
     /// Checksum and where to.
-    fn finish(&self, core: &mut Core, cx: &Cx<'_>, mut frame: Frame, ecn: u8) -> IpOutput {
-        seal(&mut frame, self.tuple().local, self.tuple().remote, cx.offload);
+    #[inline(always)]
+    fn finish(
+        &self,
+        core: &mut Core,
+        cx: &Cx<'_>,
+        mut frame: Frame,
+        written: (usize, Sum),
+        ecn: u8,
+    ) -> IpOutput {
+        seal(&mut frame, self.tuple().local, self.tuple().remote, cx.offload, written);
         let meta = frame.meta_mut();
         (meta.hash, meta.hash_type) = (self.flow_hash(), self.hash_type());
         core.stats.packets_sent += 1;

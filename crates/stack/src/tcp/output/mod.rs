@@ -22,6 +22,7 @@ pub(crate) struct NoFrame;
 
 impl Connection {
     /// The next segment to send now, if any.
+    #[inline(always)]
     pub(crate) fn next_segment(
         &mut self,
         core: &mut Core,
@@ -193,10 +194,14 @@ impl Connection {
     }
 
     /// Sends what was planned and notes it.
-    fn send_new(&mut self, core: &mut Core, cx: &mut Cx<'_>, plan: Plan) -> Result<IpOutput, NoFrame> {
+    #[inline(always)]
+    fn send_new(&mut self, core: &mut Core, cx: &mut Cx<'_>, mut plan: Plan) -> Result<IpOutput, NoFrame> {
         let (fin, now) = (plan.flags.contains(TcpFlags::FIN), cx.now);
-        let push = if plan.push { TcpFlags::PSH } else { TcpFlags::default() };
-        let out = self.build(core, cx, &Plan { flags: plan.flags | push, ..plan })?;
+        let planned = plan.flags;
+        if plan.push {
+            plan.flags |= TcpFlags::PSH;
+        }
+        let out = self.build(core, cx, &plan)?;
         let mut tx = self.tx.take_or(|| core.flight());
         let first = tx.board.is_empty();
         let len = plan.len + u32::from(fin);
@@ -206,7 +211,7 @@ impl Connection {
             self.sent_fin();
             core.stats.control_sent += 1;
         }
-        if plan.flags.contains(TcpFlags::PSH) {
+        if planned.contains(TcpFlags::PSH) {
             flags |= scoreboard::PUSH;
         }
         tx.board.push(Sent { seq: plan.seq, len, at: now, flags });

@@ -35,6 +35,10 @@ impl Connection {
     /// acknowledges, and a receiver that coalesces passes the burst on.
     fn end_burst(&mut self, core: &Core, plan: &mut Plan) {
         let mss = self.effective_mss().max(1);
+        // The whole burst is one segment, as requests and answers are.
+        if plan.last && plan.len <= mss && self.tx.get().is_none_or(|tx| tx.burst() == 0) {
+            return;
+        }
         let half = (self.congestion.cwnd() / mss / 2).max(1);
         let more = self.has(Flags::MORE | Flags::CORK) && !self.has(Flags::FORCE);
         let millisecond = self.rate_is_out(mss);
@@ -230,8 +234,8 @@ impl Connection {
         if self.snd.wnd() > 0 && held && self.unsent() <= self.snd.wnd() {
             self.timers.start_rtx(RtxTimer::Cork, now + CORK);
         } else {
-            self.timers
-                .start_rtx(RtxTimer::Persist, now + self.rtt.timeout(self.timers.doublings(), &core.config));
+            let timeout = self.rtt.timeout(self.timers.doublings(), core.timeouts);
+            self.timers.start_rtx(RtxTimer::Persist, now.plus_micros(timeout));
             if let Some(tx) = self.tx.get_mut() {
                 tx.waits_at_least_from(now);
             }

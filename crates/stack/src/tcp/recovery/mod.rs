@@ -70,6 +70,7 @@ impl Connection {
     }
 
     /// So many bytes have arrived outside recovery: the window grows if it was used.
+    #[inline]
     fn grow_window(&mut self, now: Time, bytes: u32) {
         let mss = self.effective_mss();
         let Some(tx) = self.tx.get() else { return };

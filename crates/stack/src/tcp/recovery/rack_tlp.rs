@@ -93,14 +93,11 @@ impl Connection {
             return;
         }
         // RFC 8985 §7.2, TLP_calc_PTO: two round-trip times, and the peer's delayed acknowledgement for a lone segment.
-        let mut pto = Duration::from_micros(u64::from(self.rtt.srtt()) * 2);
-        if outstanding <= mss {
-            pto += MAX_ACK_DELAY;
-        }
-        let at = now + pto.max(MIN_PTO);
+        let delay = if outstanding <= mss { MAX_ACK_DELAY } else { 0 };
+        let at = now.plus_micros((u64::from(self.rtt.srtt()) * 2 + delay).max(MIN_PTO));
         // New data pushes the probe back; the timeout it replaces bounds it.
         let bound = if self.timers.rtx_kind() == RtxTimer::Tlp {
-            now + self.rtt.timeout(0, &core.config)
+            now.plus_micros(self.rtt.timeout(0, core.timeouts))
         } else {
             self.timers.rtx_at()
         };
@@ -138,7 +135,7 @@ impl Connection {
     }
 }
 
-/// What a peer may delay an acknowledgement by (RFC 8985 §7.2, WCDelAckT).
-const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
-/// Two ticks of the timer wheel.
-const MIN_PTO: Duration = Duration::from_millis(2);
+/// What a peer may delay an acknowledgement by (RFC 8985 §7.2, WCDelAckT), microseconds.
+const MAX_ACK_DELAY: u64 = 200_000;
+/// Two ticks of the timer wheel, microseconds.
+const MIN_PTO: u64 = 2_000;

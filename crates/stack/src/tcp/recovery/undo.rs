@@ -27,7 +27,7 @@ impl Connection {
     #[cold]
     pub(crate) fn keep_undo(&mut self, core: &Core, now: Time, undo: Undo) {
         if undo.awaits_reports() {
-            self.keep_undo_until(undo, now + self.rtt.timeout(0, &core.config));
+            self.keep_undo_until(undo, now.plus_micros(self.rtt.timeout(0, core.timeouts)));
         }
     }
 

@@ -358,6 +358,20 @@ fn one_segment_after_two_lost_syns() {
     }
 }
 
+/// RFC 6298 §3, Karn's rule, and §5.7: which of several SYNs was answered nobody knows, so the answer measures nothing.
+#[test]
+fn a_syn_that_was_sent_again_measures_nothing() {
+    for (repeats, samples) in [(0, 1), (1, 0)] {
+        let mut s = Scene::connecting(Scene::config());
+        send!(s, repeats * 1000 + 10, "S. 0:0(0) ack 1 win 65000 <mss 1000,sackOK>");
+        assert_eq!((s.tcp.stats().rtt_samples, s.info().rtt.is_some()), (samples, samples > 0), "{repeats}");
+        let mut s = Scene::listen(Scene::config());
+        send!(s, 0, "S 0:0(0) win 65000 <mss 1000,sackOK>");
+        send!(s, repeats * 1000 + 10, ". 1:1(0) ack 1 win 65000");
+        assert_eq!(s.tcp.stats().rtt_samples, samples, "SYN-ACK, {repeats}");
+    }
+}
+
 /// RFC 9293 §3.10.7.4, second step, MUST-11: in SYN-RECEIVED a reset tells who opened that it was refused, and takes who waited
 /// back to waiting.
 #[test]
