@@ -5,12 +5,13 @@
 //! cargo run --release -p flowlane-benches --bin gets -- --depth 1           # one request under way on each connection
 //! cargo run --release -p flowlane-benches --bin gets -- --udp
 //! cargo run --release -p flowlane-benches --bin gets -- --exactly 100000    # so many, both ends on one worker: for counting instructions
+//! cargo run --release -p flowlane-benches --bin gets -- --exactly 5000000 --lanes 2 --at-home   # each connection asks for keys of its lane
 //! ```
 //!
 //! Keys have 32 bytes and are drawn evenly from 100 000, values 100 (`--value`). `--connections` (16) have `--depth` (16) gets under way each: a client writes
 //! so many at once, and again when all are answered. Over UDP each get is a datagram. Options of the link: `--mtu` (1500), `--offload` (no checksums, and
 //! segments of up to 64 KiB, as between a virtual machine and its host). `--turns` (5) of `--seconds` (2). What a worker's thread had of a processor is by
-//! `/proc/self/task/*/schedstat`.
+//! `/proc/self/task/*/schedstat`. With `--lanes` the server has so many, each with a worker, or all on the one of `--exactly`.
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on ends")]
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,6 +22,7 @@ use flowlane::{
     Bucket, BucketMap, HashConfig, Host, Idle, Indirection, Interface, Key, PairConfig, Rss, Runtime,
     TcpListener, TcpStream, Toeplitz, UdpFields, UdpSocket, Worker,
 };
+use flowlane_memcached::map::LaneMap;
 use flowlane_memcached::server::{Options, Server};
 
 const KEYS: u64 = 100_000;
@@ -37,6 +39,9 @@ struct Plan {
     udp: bool,
     mtu: u16,
     offload: bool,
+    lanes: usize,
+    /// Each connection asks for keys of the lane that it is in.
+    at_home: bool,
     /// Gets in all.
     exactly: Option<u64>,
 }
@@ -67,12 +72,19 @@ fn main() {
         udp: given("--udp"),
         mtu: value("--mtu", 1500) as u16,
         offload: given("--offload"),
+        lanes: value("--lanes", 1) as usize,
+        at_home: given("--at-home"),
         exactly: given("--exactly").then(|| value("--exactly", 0)),
     };
     if plan.exactly.is_some() {
         let running = Running::start(&plan, 1);
+        let before = workers()[0];
         running.wait();
-        return println!("{} gets", running.done.load(Relaxed));
+        let gets = running.done.load(Relaxed);
+        return println!(
+            "{gets} gets, {:.0} ns of both ends for each",
+            (workers()[0] - before) / gets as f64
+        );
     }
     let (turns, turn) = (value("--turns", 5) as usize, Duration::from_secs(value("--seconds", 2)));
     println!("{plan:?}");
@@ -88,7 +100,7 @@ fn main() {
 
 /// Gets a second, and nanoseconds of each worker for one.
 fn measure(plan: &Plan, turn: Duration) -> [f64; 3] {
-    let running = Running::start(plan, 2);
+    let running = Running::start(plan, plan.lanes + 1);
     // The first come before their memory is there.
     std::thread::sleep(turn / 4);
     let (before, began, busy) = (running.done.load(Relaxed), Instant::now(), workers());
@@ -96,7 +108,7 @@ fn measure(plan: &Plan, turn: Duration) -> [f64; 3] {
     let (gets, took) = ((running.done.load(Relaxed) - before) as f64, began.elapsed().as_secs_f64());
     let now = workers();
     let each = |at: usize| (now[at] - busy[at]) / gets;
-    let result = [gets / took, each(0), each(1)];
+    let result = [gets / took, (0..plan.lanes).map(each).sum(), each(plan.lanes)];
     drop(running.runtime.stop());
     result
 }
@@ -111,7 +123,7 @@ struct Running {
 impl Running {
     /// Both ends, once all keys are there. The server has the first worker.
     fn start(plan: &Plan, workers: usize) -> Self {
-        let server = Server::new(Options { udp_port: 11211, ..Options::default() }, 1).unwrap();
+        let server = Server::new(Options { udp_port: 11211, ..Options::default() }, plan.lanes).unwrap();
         // Who sleeps has to be woken, which is not what is measured; of one worker idle looks would be counted.
         let idle = if workers == 1 { Idle::Adaptive(Duration::ZERO) } else { Idle::Spin };
         let mut builder = Runtime::builder().workers(workers).idle(idle).frames(16_384);
@@ -125,7 +137,9 @@ impl Running {
                 lane.serve(listener, |_| {}).await
             }
         };
-        let server = builder.host(Host::new("server", on(0, workers), serving).interface(at("10.0.0.1/24")));
+        let lanes: Vec<usize> = (0..plan.lanes).map(|lane| lane.min(workers - 1)).collect();
+        let server = Host::new("server", on(&lanes, workers), serving).interface(at("10.0.0.1/24"));
+        let server = builder.host(server);
         let done: Arc<AtomicU64> = Arc::default();
         let ((end, ended), (filled, fill)) = (mpsc::channel(), mpsc::channel());
         let (asked, counting) = (plan.clone(), done.clone());
@@ -136,8 +150,8 @@ impl Running {
                 filled.send(()).unwrap();
                 let requests = Arc::new(requests(plan.udp));
                 for n in 0..plan.connections {
-                    let client =
-                        Client { plan: plan.clone(), requests: requests.clone(), random: n << 32 | 7 };
+                    let (plan, requests, random) = (plan.clone(), requests.clone(), n << 32 | 7);
+                    let client = Client { plan, requests, keys: Vec::new(), random };
                     let (done, end) = (done.clone(), end.clone());
                     let _ = flowlane::spawn(async move {
                         client.ask(&done).await;
@@ -146,7 +160,7 @@ impl Running {
                 }
             }
         };
-        let client = Host::new("client", on(workers - 1, workers), asking).interface(at("10.0.0.2/24"));
+        let client = Host::new("client", on(&[workers - 1], workers), asking).interface(at("10.0.0.2/24"));
         let client = builder.host(client);
         let link = PairConfig {
             mtu: plan.mtu,
@@ -165,11 +179,13 @@ impl Running {
     }
 }
 
-/// One lane, on this worker.
-fn on(worker: usize, workers: usize) -> Arc<Rss> {
-    let mut map = BucketMap::new(1, workers).unwrap();
-    map.assign(Bucket(0), Worker(worker as u16));
-    let table = Indirection::new(128, 1).unwrap();
+/// Lanes on these workers.
+fn on(lanes: &[usize], workers: usize) -> Arc<Rss> {
+    let mut map = BucketMap::new(lanes.len(), workers).unwrap();
+    for (lane, worker) in lanes.iter().enumerate() {
+        map.assign(Bucket(lane as u16), Worker(*worker as u16));
+    }
+    let table = Indirection::new(128, lanes.len()).unwrap();
     let config = HashConfig::with_udp(UdpFields::Four);
     Arc::new(Rss::from_parts(Toeplitz::new(&Key::MICROSOFT), config, table, map))
 }
@@ -214,6 +230,17 @@ async fn store(value: usize) {
     }
 }
 
+/// What the server says of its lanes, and of that of this connection.
+async fn lanes(stream: &TcpStream) -> LaneMap {
+    stream.write_all(b"stats lanes\r\n").await.unwrap();
+    let (mut said, mut some) = (Vec::new(), [0; 4096]);
+    while !said.ends_with(b"END\r\n") {
+        let n = stream.read(&mut some).await.unwrap();
+        said.extend_from_slice(&some[..n]);
+    }
+    String::from_utf8(said).unwrap().parse().unwrap()
+}
+
 /// All requests, one after another.
 fn requests(udp: bool) -> Vec<u8> {
     let header = if udp { &HEADER[..] } else { &[] };
@@ -224,6 +251,8 @@ fn requests(udp: bool) -> Vec<u8> {
 struct Client {
     plan: Plan,
     requests: Arc<Vec<u8>>,
+    /// Those that it asks for, if not for all.
+    keys: Vec<u64>,
     random: u64,
 }
 
@@ -236,7 +265,9 @@ impl Client {
     fn request(&mut self) -> &[u8] {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let n = ((self.random >> 33) * KEYS) >> 31;
+        let of = if self.keys.is_empty() { KEYS } else { self.keys.len() as u64 };
+        let n = ((self.random >> 33) * of) >> 31;
+        let n = self.keys.get(n as usize).copied().unwrap_or(n);
         let each = self.requests.len() / KEYS as usize;
         &self.requests[n as usize * each..][..each]
     }
@@ -244,6 +275,11 @@ impl Client {
     async fn ask_over_a_stream(mut self, done: &AtomicU64) {
         let stream = TcpStream::connect(SERVER.parse().unwrap()).await.unwrap();
         let _ = stream.set_nodelay(true);
+        if self.plan.at_home {
+            let map = lanes(&stream).await;
+            let is_here = |n: &u64| map.lane_of(format!("key:{n:028}").as_bytes()) == map.here;
+            self.keys = (0..KEYS).filter(is_here).collect();
+        }
         let (depth, each) = (self.plan.depth, self.plan.answer());
         let (mut request, mut answer) = (Vec::new(), vec![0; depth * each]);
         for _ in 0..self.plan.rounds() {

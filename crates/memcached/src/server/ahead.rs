@@ -84,6 +84,13 @@ pub(super) fn requests(shard: &Shard, bytes: &[u8]) -> usize {
     at.max(1)
 }
 
+/// Looks at datagrams, each by the first request in it.
+pub(super) fn datagrams<'a>(shard: &Shard, texts: impl Iterator<Item = &'a [u8]>) {
+    let mut hashes = Hashes::default();
+    texts.take(AT_ONCE).filter_map(one_get).for_each(|key| hashes.add(shard, key));
+    hashes.warm(shard);
+}
+
 /// Looks at the next keys of a request for several; how many.
 pub(super) fn keys(shard: &Shard, keys: &Words<'_>) -> usize {
     let mut hashes = Hashes::default();
