@@ -14,6 +14,7 @@
 //! `/proc/self/task/*/schedstat`. With `--lanes` the server has so many, each with a worker, or all on the one of `--exactly`.
 #![allow(clippy::unwrap_used, reason = "a measurement that cannot go on ends")]
 
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -209,7 +210,7 @@ fn workers() -> Vec<f64> {
     all.into_iter().map(|(_, time)| time).collect()
 }
 
-/// Stores all keys.
+/// Stores all keys. Nothing is allocated for each: what that takes differs from run to run.
 async fn store(value: usize) {
     let stream = loop {
         if let Ok(stream) = TcpStream::connect(SERVER.parse().unwrap()).await {
@@ -217,10 +218,11 @@ async fn store(value: usize) {
         }
         flowlane::yield_now().await;
     };
+    let mut sets = Vec::with_capacity(100 * (value + 64));
     for from in (0..KEYS).step_by(100) {
-        let mut sets = Vec::new();
+        sets.clear();
         for n in from..from + 100 {
-            sets.extend_from_slice(format!("set key:{n:028} 0 0 {value}\r\n{n:0value$}\r\n").as_bytes());
+            write!(sets, "set key:{n:028} 0 0 {value}\r\n{n:0value$}\r\n").unwrap();
         }
         stream.write_all(&sets).await.unwrap();
         let (mut answers, mut len) = ([0; 800], 0);
@@ -243,8 +245,12 @@ async fn lanes(stream: &TcpStream) -> LaneMap {
 
 /// All requests, one after another.
 fn requests(udp: bool) -> Vec<u8> {
-    let header = if udp { &HEADER[..] } else { &[] };
-    (0..KEYS).flat_map(|n| [header, format!("get key:{n:028}\r\n").as_bytes()].concat()).collect()
+    let mut all = Vec::with_capacity(KEYS as usize * 64);
+    for n in 0..KEYS {
+        all.extend_from_slice(if udp { &HEADER } else { &[] });
+        write!(all, "get key:{n:028}\r\n").unwrap();
+    }
+    all
 }
 
 /// One connection, or one socket. Requests are ready, and all answers are of one length: what is measured at this end is the stack.

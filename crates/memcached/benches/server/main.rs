@@ -10,6 +10,8 @@
 //! cargo bench -p flowlane-memcached --bench server -- --xdp        # our own stack over AF_XDP, both over one veth; needs root. Also with --udp
 //! ```
 //!
+//! Pogocache (github.com/tidwall/pogocache) is measured, too, if the variable `POGOCACHE` names its program.
+//!
 //! The client is this program: connections of one thread, each with one request under way, keys of 32 bytes drawn evenly from 100 000, values of 100 bytes. It writes
 //! to all of its connections, then reads from all. So it is no measure of latency, and it is slower than `mc-crusher`. What is
 //! compared is the time that the server's threads used, by `/proc/PID/task/*/schedstat`, to the requests that it answered. `--turns N` and `--seconds N` say how often and how long.
@@ -37,7 +39,7 @@ fn main() {
     let workers = value("--workers").unwrap_or(1);
     if let Some(port) = value("--serve") {
         let placement = if given("--move") { Placement::Move } else { Placement::Route };
-        let link = given("--over-xdp").then(|| xdp::link());
+        let link = given("--over-xdp").then(xdp::link);
         let memory = value("--memory").unwrap_or(64);
         return process::serve(port as u16, workers, memory, placement, link.as_deref());
     }
@@ -56,15 +58,18 @@ fn main() {
     if given("--xdp") {
         return xdp::run(&arguments, (turns, turn), udp);
     }
-    let kinds = [Kind::Ours, Kind::Memcached, Kind::MemcachedByQueue, Kind::OursAtHome];
-    let kinds = if workers > 1 && !udp { &kinds[..] } else { &kinds[..2] };
+    let mut kinds = vec![Kind::Ours, Kind::Memcached];
+    if !udp {
+        kinds.extend([Kind::MemcachedByQueue, Kind::OursAtHome].into_iter().filter(|_| workers > 1));
+        kinds.extend(std::env::var_os("POGOCACHE").map(|_| Kind::Pogocache));
+    }
     println!(
         "{}, {workers} workers, {CONNECTIONS} connections, one request each under way, {turns} turns of {turn:?} each",
         if udp { "UDP" } else { "TCP" }
     );
     for get in [90, 50] {
         let mut port = 23_000;
-        compare(kinds, turns, get, |kind| {
+        compare(&kinds, turns, get, |kind| {
             port += 1;
             let server = Running::start(kind, port, workers, 64);
             let client = Client::new(server.address(), get, udp, CONNECTIONS);

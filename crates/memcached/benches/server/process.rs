@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     /// On our own stack.
     OursOverXdp,
     Memcached,
+    /// The program that the variable `POGOCACHE` names.
+    Pogocache,
     /// With `-N`: connections go to the thread of their card's queue.
     MemcachedByQueue,
 }
@@ -35,6 +37,7 @@ impl Kind {
             Self::OursAtHome => "flowlane, at home",
             Self::OursOverXdp => "flowlane, AF_XDP",
             Self::Memcached => "memcached",
+            Self::Pogocache => "Pogocache",
             Self::MemcachedByQueue => "memcached -N",
         }
     }
@@ -98,6 +101,11 @@ impl Running {
                 own.arg("--move");
             }
             own
+        } else if kind == Kind::Pogocache {
+            let mut peer = Command::new(std::env::var_os("POGOCACHE").unwrap());
+            peer.args(["-p", &port_too, "--threads", &threads, "--maxmemory", &format!("{memory}mb")]);
+            peer.stdout(Stdio::null()).stderr(Stdio::null());
+            peer
         } else {
             let mut peer = Command::new("memcached");
             peer.args(["-u", "nobody", "-l", "127.0.0.1", "-p", &port_too, "-U", &port_too]);
