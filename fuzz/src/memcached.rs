@@ -4,7 +4,7 @@
 use flowlane_memcached::answer::{answer, get};
 use flowlane_memcached::map::LaneMap;
 use flowlane_memcached::protocol::udp::{self, DATAGRAM, HEADER, Header, NoRequest};
-use flowlane_memcached::protocol::{Command, Parsed, parse};
+use flowlane_memcached::protocol::{Command, ONE_GET, Parsed, one_get, parse};
 use flowlane_memcached::store::{KeyHash, Limits, Store};
 
 use crate::bytes::Bytes;
@@ -35,6 +35,12 @@ pub fn run(data: &[u8]) {
         };
         assert!(used > 0 && used <= rest.len(), "no progress, or bytes that are not there");
         cut(rest, Some(used));
+        if let Some(key) = one_get(rest) {
+            let Command::Get { keys, cas: false, touch: None } = &request.command else {
+                panic!("a get read the short way alone")
+            };
+            assert!(keys.clone().eq([key]) && used == key.len() + ONE_GET, "a get for one key is another");
+        }
         out.clear();
         match &request.command {
             Command::Get { keys, cas, touch } => {

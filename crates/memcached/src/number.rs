@@ -69,6 +69,45 @@ impl Digits {
     }
 }
 
+/// The end of a line, put together from its last byte: numbers with a space before each, and `\r\n`.
+pub(crate) struct Line {
+    text: [u8; Self::ROOM],
+    at: usize,
+}
+
+impl Line {
+    /// Three numbers at most.
+    const ROOM: usize = 3 * 21 + 2;
+
+    /// Puts a number before what there is.
+    #[inline]
+    pub(crate) fn number(&mut self, mut number: u64) {
+        let mut at = self.at;
+        loop {
+            at -= 1;
+            self.text[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.at = at - 1;
+        self.text[self.at] = b' ';
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text[self.at..]
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        let mut text = [0; Self::ROOM];
+        text[Self::ROOM - 2..].copy_from_slice(b"\r\n");
+        Self { text, at: Self::ROOM - 2 }
+    }
+}
+
 /// Appends the digits of a number.
 #[inline]
 pub fn write(out: &mut Vec<u8>, number: u64) {
@@ -118,6 +157,9 @@ mod tests {
     fn numbers_are_written() {
         for number in [0, 9, 10, 4_294_967_296, u64::MAX] {
             assert_eq!(Digits::default().of(number), number.to_string().as_bytes());
+            let mut line = Line::default();
+            [number, 7, number].into_iter().for_each(|n| line.number(n));
+            assert_eq!(line.text(), format!(" {number} 7 {number}\r\n").as_bytes());
         }
     }
 }

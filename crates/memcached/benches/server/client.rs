@@ -1,7 +1,7 @@
 //! The client: connections, or sockets of datagrams, of one thread, each with one request under way. It asks on all of them, then reads from all.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +20,9 @@ enum Way {
 }
 
 impl Way {
-    fn new(port: u16, udp: bool) -> Self {
-        let to = (Ipv4Addr::LOCALHOST, port);
+    fn new(to: SocketAddr, udp: bool) -> Self {
         if udp {
-            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
             socket.connect(to).unwrap();
             socket.set_read_timeout(Some(LOST)).unwrap();
             return Self::Udp(socket);
@@ -68,19 +67,35 @@ pub(crate) struct Client {
 
 impl Client {
     /// One to a server that has all keys then.
-    pub(crate) fn new(port: u16, get: u64, udp: bool, connections: usize) -> Self {
-        fill(port, KEYS, set);
-        let ways = (0..connections).map(|_| Way::new(port, udp)).collect();
+    pub(crate) fn new(server: SocketAddr, get: u64, udp: bool, connections: usize) -> Self {
+        fill(server, KEYS, set);
+        let ways = (0..connections).map(|_| Way::new(server, udp)).collect();
         Self { ways, keys: Vec::new(), random: Random::new(), get }
     }
 
     /// From now on each connection asks for keys of one lane alone, one after another of another: wherever it has come to.
-    pub(crate) fn by_lane(mut self, port: u16) -> Self {
-        let map = lanes(port);
+    pub(crate) fn by_lane(self, server: SocketAddr) -> Self {
+        let map = lanes(&mut TcpStream::connect(server).unwrap());
+        let lanes = (0..self.ways.len()).map(|n| n % map.lanes).collect();
+        self.with_keys_of(&map, lanes)
+    }
+
+    /// From now on each connection asks for keys of the lane that it has come to, as clients do that know the lanes.
+    pub(crate) fn at_home(mut self) -> Self {
+        let of = |way: &mut Way| match way {
+            Way::Tcp(stream) => lanes(stream),
+            Way::Udp(_) => LaneMap::default(),
+        };
+        let maps: Vec<LaneMap> = self.ways.iter_mut().map(of).collect();
+        let lanes = maps.iter().map(|map| map.here).collect();
+        self.with_keys_of(&maps[0], lanes)
+    }
+
+    fn with_keys_of(mut self, map: &LaneMap, lanes: Vec<usize>) -> Self {
         let mut keys = vec![Vec::new(); map.lanes];
         (0..KEYS).for_each(|n| keys[map.lane_of(format!("key:{n:028}").as_bytes())].push(n));
         let keys: Vec<Arc<Vec<u64>>> = keys.into_iter().map(Arc::new).collect();
-        self.keys = keys.into_iter().cycle().take(self.ways.len()).collect();
+        self.keys = lanes.into_iter().map(|lane| keys[lane].clone()).collect();
         self
     }
 
@@ -109,20 +124,22 @@ impl Client {
     }
 }
 
-/// What a server says of its lanes.
-fn lanes(port: u16) -> LaneMap {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    stream.write_all(b"stats lanes\r\nquit\r\n").unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    said.parse().unwrap()
+/// What a server says of its lanes, and of that of this connection.
+fn lanes(stream: &mut TcpStream) -> LaneMap {
+    stream.write_all(b"stats lanes\r\n").unwrap();
+    let (mut said, mut some) = (Vec::new(), [0; 4096]);
+    while !said.ends_with(b"END\r\n") {
+        let n = stream.read(&mut some).unwrap();
+        said.extend_from_slice(&some[..n]);
+    }
+    String::from_utf8(said).unwrap().parse().unwrap()
 }
 
 /// Stores so many items over one connection.
-pub(crate) fn fill(port: u16, items: u64, set: impl Fn(&mut Vec<u8>, u64)) {
+pub(crate) fn fill(server: SocketAddr, items: u64, set: impl Fn(&mut Vec<u8>, u64)) {
     let mut all = Vec::new();
     (0..items).for_each(|n| set(&mut all, n));
-    let mut reader = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut reader = TcpStream::connect(server).unwrap();
     let mut writer = reader.try_clone().unwrap();
     let writing = std::thread::spawn(move || writer.write_all(&all).unwrap());
     let mut stored = vec![0; 8 * items as usize];

@@ -2,13 +2,15 @@
 //!
 //! ```sh
 //! cargo bench -p flowlane-memcached --bench server                 # over TCP, one worker and one thread
-//! cargo bench -p flowlane-memcached --bench server -- --workers 2  # and memcached with -N, too
+//! cargo bench -p flowlane-memcached --bench server -- --workers 2  # and memcached with -N, too; and clients that know the lanes
 //! cargo bench -p flowlane-memcached --bench server -- --udp
 //! cargo bench -p flowlane-memcached --bench server -- --placement --workers 2  # requests for other lanes by message, and connections that move
 //! cargo bench -p flowlane-memcached --bench server -- --overhead   # bytes of an item beside key and value
 //! cargo bench -p flowlane-memcached --bench server -- --churn 600  # seconds; does the limit of memory hold?
-//! cargo bench -p flowlane-memcached --bench server -- --pair       # our own stack, in memory
+//! cargo bench -p flowlane-memcached --bench server -- --xdp        # our own stack over AF_XDP, both over one veth; needs root. Also with --udp
 //! ```
+//!
+//! Pogocache (github.com/tidwall/pogocache) is measured, too, if the variable `POGOCACHE` names its program.
 //!
 //! The client is this program: connections of one thread, each with one request under way, keys of 32 bytes drawn evenly from 100 000, values of 100 bytes. It writes
 //! to all of its connections, then reads from all. So it is no measure of latency, and it is slower than `mc-crusher`. What is
@@ -17,9 +19,9 @@
 
 mod client;
 mod memory;
-mod pair;
 mod placement;
 mod process;
+mod xdp;
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +39,9 @@ fn main() {
     let workers = value("--workers").unwrap_or(1);
     if let Some(port) = value("--serve") {
         let placement = if given("--move") { Placement::Move } else { Placement::Route };
-        return process::serve(port as u16, workers, value("--memory").unwrap_or(64), placement);
+        let link = given("--over-xdp").then(xdp::link);
+        let memory = value("--memory").unwrap_or(64);
+        return process::serve(port as u16, workers, memory, placement, link.as_deref());
     }
     let turns = value("--turns").unwrap_or(5);
     let turn = Duration::from_secs(value("--seconds").unwrap_or(2) as u64);
@@ -50,46 +54,70 @@ fn main() {
     if let Some(seconds) = value("--churn") {
         return memory::churn(Duration::from_secs(seconds as u64));
     }
-    if given("--pair") {
-        return pair::run(turns, turn);
-    }
     let udp = given("--udp");
-    let kinds = [Kind::Ours, Kind::Memcached, Kind::MemcachedByQueue];
-    let kinds = if workers > 1 && !udp { &kinds[..] } else { &kinds[..2] };
+    if given("--xdp") {
+        return xdp::run(&arguments, (turns, turn), udp);
+    }
+    let mut kinds = vec![Kind::Ours, Kind::Memcached];
+    if !udp {
+        kinds.extend([Kind::MemcachedByQueue, Kind::OursAtHome].into_iter().filter(|_| workers > 1));
+        kinds.extend(std::env::var_os("POGOCACHE").map(|_| Kind::Pogocache));
+    }
     println!(
         "{}, {workers} workers, {CONNECTIONS} connections, one request each under way, {turns} turns of {turn:?} each",
         if udp { "UDP" } else { "TCP" }
     );
     for get in [90, 50] {
-        let mut costs = vec![Vec::new(); kinds.len()];
-        for at in 0..turns {
-            for (which, (kind, costs)) in kinds.iter().zip(&mut costs).enumerate() {
-                costs.push(measure(*kind, 23_000 + (at * 3 + which) as u16, (workers, get, udp), turn));
-            }
-        }
-        for (kind, costs) in kinds.iter().zip(&mut costs) {
-            costs.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let (least, middle, most) = (costs[0], costs[turns / 2], costs[turns - 1]);
-            println!(
-                "{get} % get, {:>12}: {:.0} ns of the server a request ({:.0} to {:.0}), {:.0} requests/s",
-                kind.name(),
-                middle.0,
-                least.0,
-                most.0,
-                middle.1
-            );
-        }
-        let middle = |which: usize| costs[which][turns / 2].0;
-        (1..kinds.len()).for_each(|which| {
-            println!("{:.2} times the requests of {}", middle(which) / middle(0), kinds[which].name());
+        let mut port = 23_000;
+        compare(&kinds, turns, get, |kind| {
+            port += 1;
+            let server = Running::start(kind, port, workers, 64);
+            let client = Client::new(server.address(), get, udp, CONNECTIONS);
+            let client = if kind == Kind::OursAtHome { client.at_home() } else { client };
+            measure(&server, client, turn)
         });
     }
 }
 
+/// Measures servers in turns, and shows them beside the first: nanoseconds of the server a request, and requests a second.
+fn compare(kinds: &[Kind], turns: usize, get: u64, mut measure: impl FnMut(Kind) -> (f64, f64)) {
+    let mut costs = vec![Vec::new(); kinds.len()];
+    for _ in 0..turns {
+        for (kind, costs) in kinds.iter().zip(&mut costs) {
+            costs.push(measure(*kind));
+        }
+    }
+    // Turn by turn: what others do to the machine meanwhile is done to both.
+    let ratios: Vec<Vec<f64>> = (1..kinds.len())
+        .map(|which| {
+            let mut all: Vec<f64> = (0..turns).map(|turn| costs[which][turn].0 / costs[0][turn].0).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        })
+        .collect();
+    for (kind, costs) in kinds.iter().zip(&mut costs) {
+        costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (least, middle, most) = (costs[0], costs[turns / 2], costs[turns - 1]);
+        println!(
+            "{get} % get, {:>12}: {:.0} ns of the server a request ({:.0} to {:.0}), {:.0} requests/s",
+            kind.name(),
+            middle.0,
+            least.0,
+            most.0,
+            middle.1
+        );
+    }
+    for (kind, ratios) in kinds[1..].iter().zip(&ratios) {
+        let (least, middle, most) = (ratios[0], ratios[turns / 2], ratios[turns - 1]);
+        println!(
+            "{middle:.2} times the requests of {} for the same time ({least:.2} to {most:.2}, turn by turn)",
+            kind.name()
+        );
+    }
+}
+
 /// Nanoseconds of the server a request, and requests a second.
-fn measure(kind: Kind, port: u16, (workers, get, udp): (usize, u64, bool), turn: Duration) -> (f64, f64) {
-    let server = Running::start(kind, port, workers, 64);
-    let mut client = Client::new(port, get, udp, CONNECTIONS);
+fn measure(server: &Running, mut client: Client, turn: Duration) -> (f64, f64) {
     let (before, began, mut requests) = (server.time(), Instant::now(), 0);
     while began.elapsed() < turn {
         requests += client.round();

@@ -1,7 +1,7 @@
 //! Memory, by what the kernel says that the process has: what an item costs beside its key and value, and whether the limit holds while items come and go.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::client::{Random, fill, set};
@@ -20,7 +20,7 @@ pub(crate) fn overhead() {
         let port = PORT + n as u16;
         let server = Running::start(kind, port, 1, 2 * MEMORY);
         let before = server.memory();
-        fill(port, ITEMS, set);
+        fill(server.address(), ITEMS, set);
         let grown = (server.memory() - before) as f64 * 1024.0;
         let each = grown / ITEMS as f64 - 132.0;
         println!("{:>12}: {each:.1} bytes an item ({} KiB empty)", kind.name(), before);
@@ -38,7 +38,7 @@ pub(crate) fn churn(time: Duration) {
         let began = Instant::now();
         let mut half = 0;
         while began.elapsed() < time {
-            requests += conversation(port, &mut random);
+            requests += conversation(server.address(), &mut random);
             most = most.max(server.memory());
             if half == 0 && began.elapsed() > time / 2 {
                 half = most;
@@ -54,8 +54,8 @@ pub(crate) fn churn(time: Duration) {
 }
 
 /// One connection; how many requests it made.
-fn conversation(port: u16, random: &mut Random) -> u64 {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+fn conversation(server: SocketAddr, random: &mut Random) -> u64 {
+    let mut stream = TcpStream::connect(server).unwrap();
     let (mut asked, mut requests) = (Vec::new(), 0);
     let phase = random.below(4);
     for _ in 0..300 {

@@ -63,8 +63,8 @@ fn measure(
     time: Duration,
 ) -> (f64, f64) {
     let server = Running::start(kind, port, workers, 64);
-    let client = Client::new(port, 90, false, connections);
-    let mut client = if by_lane { client.by_lane(port) } else { client };
+    let client = Client::new(server.address(), 90, false, connections);
+    let mut client = if by_lane { client.by_lane(server.address()) } else { client };
     (0..BEFORE).for_each(|_| _ = client.round());
     let (before, began, mut requests) = (server.time(), Instant::now(), 0);
     while began.elapsed() < time {

@@ -115,33 +115,27 @@ fn missed(store: &mut Store, up: bool) {
 
 /// One key of `get`, `gets`, `gat` or `gats`: the value if it is there, else nothing. `cas`: with the number for comparison. `touch`: a new time, as the
 /// client gives it.
+#[inline]
 pub fn get(store: &mut Store, hash: u64, key: &[u8], cas: bool, touch: Option<i32>, out: &mut Vec<u8>) {
-    let found = match touch {
-        None => store.get(hash, key),
-        Some(time) => {
-            let expires = store.expiry(time);
-            store.touch(hash, key, expires)
-        }
-    };
-    let Some(item) = found else { return };
-    store.bump(item);
-    let (flags, len, number) = {
-        let meta = store.meta(item);
-        (meta.flags, meta.len, meta.cas)
-    };
-    out.reserve(key.len() + len as usize + 64);
+    let touch = touch.map(|time| store.expiry(time));
+    let Some(hit) = store.hit(hash, key, touch) else { return };
+    let (len, item) = (hit.len as usize, hit.item);
+    // From its end: ` FLAGS BYTES[ CAS]`.
+    let mut about = number::Line::default();
+    if cas {
+        about.number(hit.cas);
+    }
+    about.number(hit.len.into());
+    about.number(hit.flags.into());
+    out.reserve(key.len() + len + 64);
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
-    out.push(b' ');
-    number::write(out, flags.into());
-    out.push(b' ');
-    number::write(out, len.into());
-    if cas {
-        out.push(b' ');
-        number::write(out, number);
+    out.extend_from_slice(about.text());
+    if hit.front.len() == len {
+        out.extend_from_slice(hit.front);
+    } else {
+        store.value_into(item, out);
     }
-    out.extend_from_slice(b"\r\n");
-    store.value_into(item, out);
     out.extend_from_slice(b"\r\n");
 }
 

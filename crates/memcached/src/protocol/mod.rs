@@ -10,6 +10,7 @@
 //! `slabs`, `lru`, `cache_memlimit`): these get `ERROR`.
 
 mod base64;
+mod find;
 mod meta;
 pub mod udp;
 mod words;
@@ -140,12 +141,12 @@ impl Command<'_> {
 #[must_use]
 pub fn parse(bytes: &[u8], item_max: usize) -> Parsed<'_> {
     let short = &bytes[..bytes.len().min(LINE + 1)];
-    let end = match short.iter().position(|b| *b == b'\n') {
+    let end = match find::byte(short, b'\n') {
         Some(end) => end,
         None if bytes.len() <= LINE => return Parsed::More(bytes.len() + 1),
         // Guard: `!is_get(bytes)` as `false` fails protocol::tests::lines_are_bounded
         None if !is_get(bytes) => return Parsed::TooLong,
-        None => match bytes.iter().take(GET_LINE).position(|b| *b == b'\n') {
+        None => match find::byte(&bytes[..bytes.len().min(GET_LINE)], b'\n') {
             Some(end) => end,
             // Guard: `bytes.len() >= GET_LINE` as `false` fails protocol::tests::lines_are_bounded
             None if bytes.len() >= GET_LINE => return Parsed::TooLong,
@@ -155,9 +156,23 @@ pub fn parse(bytes: &[u8], item_max: usize) -> Parsed<'_> {
     let line = &bytes[..end];
     let line = if end > 1 && line[end - 1] == b'\r' { &line[..end - 1] } else { line };
     // C's string ends there.
-    let line = line.iter().position(|b| *b == 0).map_or(line, |zero| &line[..zero]);
+    let line = find::byte(line, 0).map_or(line, |zero| &line[..zero]);
     request(line, &bytes[end + 1..], item_max, end + 1)
 }
+
+/// The key of a `get` for one key at the front of `bytes`, if the line is as clients write it: no other space, no control character, `\r\n`. What it is
+/// `None` for, [`parse`] reads; where it is not, both read the same.
+#[must_use]
+#[inline]
+pub fn one_get(bytes: &[u8]) -> Option<&[u8]> {
+    let text = bytes.strip_prefix(b"get ")?;
+    // Guard: `text.len().min(KEY + 1)` as `text.len()` fails protocol::tests::a_get_for_one_key
+    let len = find::blank(&text[..text.len().min(KEY + 1)])?;
+    (len > 0 && text[len..].starts_with(b"\r\n")).then(|| &text[..len])
+}
+
+/// Bytes of the line of [`one_get`] beside the key.
+pub const ONE_GET: usize = "get \r\n".len();
 
 /// Whether a line without an end is one that may be long.
 fn is_get(bytes: &[u8]) -> bool {

@@ -64,3 +64,37 @@ fn a_value_that_is_too_large_is_skipped() {
     };
     assert!(fits(most) && !fits(most + 1));
 }
+
+/// Where the short way finds a key, the long one finds the same, and uses as many bytes.
+#[test]
+fn a_get_for_one_key_is_read_alike_both_ways() {
+    let long = |len: usize| format!("get {}\r\n", "k".repeat(len));
+    for (line, is) in [
+        ("get a\r\n", true),
+        ("get key:0001\r\nget b\r\n", true),
+        ("get \u{e9}\r\n", true),
+        (&long(KEY), true),
+        (&long(KEY + 1), false),
+        (&long(3 * KEY), false),
+        ("get a b\r\n", false),
+        ("get a \r\n", false),
+        ("get  a\r\n", false),
+        ("get a\n", false),
+        ("get a\rb\r\n", false),
+        ("get a\tb\r\n", false),
+        ("get a\0b\r\n", false),
+        ("get \r\n", false),
+        ("get\r\n", false),
+        ("gets a\r\n", false),
+        ("get a", false),
+        ("get a\r", false),
+    ] {
+        let key = one_get(line.as_bytes());
+        assert_eq!(key.is_some(), is, "{line:?}");
+        let Some(key) = key else { continue };
+        let Parsed::Request(request, used) = parse(line.as_bytes(), 1 << 20) else { panic!("{line:?}") };
+        let Command::Get { mut keys, cas: false, touch: None } = request.command else { panic!("{line:?}") };
+        assert_eq!((keys.next(), keys.next(), used), (Some(key), None, key.len() + ONE_GET));
+        assert!((0..used).all(|cut| one_get(&line.as_bytes()[..cut]).is_none()), "{line:?}");
+    }
+}

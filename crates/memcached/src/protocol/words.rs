@@ -1,5 +1,7 @@
 //! The words of a line, which spaces part.
 
+use super::find;
+
 /// Words that are looked at one by one.
 const MOST: usize = 23;
 
@@ -17,7 +19,7 @@ impl<'a> Line<'a> {
         let (mut len, mut at) = (0, 0);
         while len < MOST {
             at += line[at..].iter().take_while(|b| **b == b' ').count();
-            let word = line[at..].iter().position(|b| *b == b' ').unwrap_or(line.len() - at);
+            let word = find::byte(&line[at..], b' ').unwrap_or(line.len() - at);
             if word == 0 {
                 break;
             }
@@ -76,7 +78,7 @@ impl<'a> Iterator for Words<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.0.iter().position(|b| *b != b' ')?;
         let text = &self.0[start..];
-        let end = text.iter().position(|b| *b == b' ').unwrap_or(text.len());
+        let end = find::byte(text, b' ').unwrap_or(text.len());
         self.0 = &text[end..];
         Some(&text[..end])
     }

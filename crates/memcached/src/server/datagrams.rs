@@ -17,11 +17,12 @@ use std::time::Duration;
 
 use flowlane::{Datagram, Endpoint, SendError, SocketError, UdpSocket};
 
-use super::Lane;
 use super::round::Taken;
 use super::shard::Shard;
 use super::talk::Talk;
+use super::{Lane, ahead};
 use crate::protocol::udp::{self, DATAGRAM, HEADER, Header, NoRequest};
+use crate::store::AT_ONCE;
 
 /// Most datagrams received at once.
 const BATCH: usize = 64;
@@ -189,6 +190,10 @@ impl<'a> Datagrams<'a> {
 
     /// Where the requests of the next datagram begin. `None`: there are none in it.
     fn begin(&mut self, shard: &mut Shard) -> Option<usize> {
+        if self.next.is_multiple_of(AT_ONCE) {
+            let texts = self.batch[self.next..].iter().flatten();
+            ahead::datagrams(shard, texts.map(|one| one.payload().get(HEADER..).unwrap_or_default()));
+        }
         let datagram = self.batch[self.next].as_ref()?;
         let counts = shard.store.counts_mut();
         counts.bytes_read += datagram.len() as u64;

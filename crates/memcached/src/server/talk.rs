@@ -1,12 +1,12 @@
 //! What is said on one connection: requests from bytes, their answers, and what is left to do when there is no room for more.
 
-use super::ahead;
+use super::ahead::{self, Gets};
 use super::majority::Majority;
 use super::round::Round;
 use super::shard::Shard;
 use crate::answer::stats::{self, About, Kind};
 use crate::answer::{answer, get};
-use crate::protocol::{Command, GET_LINE, LINE, Parsed, Request, Words, parse};
+use crate::protocol::{Command, GET_LINE, LINE, ONE_GET, Parsed, Request, Words, parse};
 use crate::store::KeyHash;
 
 /// Bytes of a request that are waited for without asking whether there is memory for them.
@@ -147,6 +147,11 @@ impl Talk {
             if rest.is_empty() {
                 break;
             }
+            let gets = Gets::read(shard, rest);
+            if !gets.keys().is_empty() {
+                at += self.gets(shard, gets.keys(), (most, &mut *out));
+                continue;
+            }
             // The first request is answered: others came with it.
             if at >= looked {
                 looked = at + ahead::requests(shard, rest);
@@ -257,6 +262,25 @@ impl Talk {
         }
     }
 
+    /// Answers gets for one key each, as far as there is room. Returns the bytes of those answered.
+    fn gets(
+        &mut self,
+        shard: &mut Shard,
+        keys: &[(&[u8], u64)],
+        (most, out): (usize, &mut Vec<u8>),
+    ) -> usize {
+        let mut used = 0;
+        for (key, hash) in keys {
+            if self.is_full(most, out) {
+                break;
+            }
+            self.key(shard, (key, *hash), (false, None), out);
+            self.here(shard, out, |_, out| out.extend_from_slice(b"END\r\n"));
+            used += key.len() + ONE_GET;
+        }
+        used
+    }
+
     /// Answers the keys of a `get`, as far as there is room; the rest is kept.
     fn get(
         &mut self,
@@ -271,7 +295,7 @@ impl Talk {
             let Some(key) = keys.next() else {
                 return self.here(shard, out, |_, out| out.extend_from_slice(b"END\r\n"));
             };
-            self.key(shard, key, (cas, touch), out);
+            self.key(shard, (key, shard.hash.of(key)), (cas, touch), out);
             looked -= 1;
             if looked == 0 && !keys.rest().is_empty() {
                 looked = ahead::keys(shard, &keys).max(1);
@@ -288,16 +312,21 @@ impl Talk {
             let Some(key) = keys.next() else {
                 return self.here(shard, out, |_, out| out.extend_from_slice(b"END\r\n"));
             };
-            self.key(shard, key, how, out);
+            self.key(shard, (key, shard.hash.of(key)), how, out);
         }
         get.at = get.keys.len() - keys.rest().len();
         self.get = Some(get);
     }
 
-    /// One key of a `get`.
+    /// One key of a `get`, with its hash.
     #[inline]
-    fn key(&mut self, shard: &mut Shard, key: &[u8], (cas, touch): (bool, Option<i32>), out: &mut Vec<u8>) {
-        let hash = shard.hash.of(key);
+    fn key(
+        &mut self,
+        shard: &mut Shard,
+        (key, hash): (&[u8], u64),
+        (cas, touch): (bool, Option<i32>),
+        out: &mut Vec<u8>,
+    ) {
         let lane = KeyHash::lane(hash, shard.lanes());
         if lane == shard.index {
             self.majority.here();

@@ -83,10 +83,8 @@ fn siphash<const C: usize, const D: usize>([k0, k1]: [u64; 2], bytes: &[u8]) -> 
     };
     let (blocks, rest) = bytes.as_chunks::<8>();
     blocks.iter().for_each(|block| take(u64::from_le_bytes(*block)));
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    last[7] = bytes.len() as u8;
-    take(u64::from_le_bytes(last));
+    let rest = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    take(rest | (bytes.len() as u64) << 56);
     v[2] ^= 0xff;
     (0..D).for_each(|_| round(&mut v));
     v[0] ^ v[1] ^ v[2] ^ v[3]

@@ -27,7 +27,7 @@ mod write;
 
 use crate::counts::{ClassCounts, Counts};
 use order::Order;
-use slab::{ACTIVE, Id, Meta, Slab, State, USED};
+use slab::{Id, Meta, Slab, State};
 use table::Table;
 
 pub use hash::KeyHash;
@@ -60,6 +60,18 @@ pub fn item_size(key: usize, flags: u32, value: usize) -> usize {
 /// An item that was found. It is good until the store is next changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item(Id);
+
+/// An item that was asked for and is there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hit<'a> {
+    pub(crate) flags: u32,
+    /// Bytes of the value.
+    pub(crate) len: u32,
+    pub(crate) cas: u64,
+    /// The value, as far as it is in the item's first chunk.
+    pub(crate) front: &'a [u8],
+    pub(crate) item: Item,
+}
 
 /// One lane's items.
 #[derive(Debug)]
@@ -174,11 +186,7 @@ impl Store {
 
     #[inline]
     fn place(&self, hash: u64, key: &[u8]) -> Option<Id> {
-        let is = |id| {
-            let len = usize::from(self.slab.meta(id).key_len);
-            len == key.len() && self.slab.chunk(id)[..len] == *key
-        };
-        self.table.find(&self.slab, hash as u32, is)
+        self.table.find(&self.slab, hash as u32, key)
     }
 
     #[inline]
@@ -210,6 +218,20 @@ impl Store {
         let found = self.ask(hash, key);
         self.count_ask(found, false);
         found
+    }
+
+    /// As [`Store::get`] and [`Store::bump`], or with another time of expiry as [`Store::touch`]: what there is of the item, which is looked up once.
+    #[inline]
+    pub(crate) fn hit(&mut self, hash: u64, key: &[u8], expires: Option<u32>) -> Option<Hit<'_>> {
+        let found = self.ask(hash, key);
+        self.count_ask(found, expires.is_some());
+        let item = found?;
+        let (meta, chunk) = self.slab.both_mut(item.0);
+        meta.expires = expires.unwrap_or(meta.expires);
+        meta.bump(self.now);
+        let value = &chunk[usize::from(meta.key_len)..];
+        let front = &value[..value.len().min(meta.len as usize)];
+        Some(Hit { flags: meta.flags, len: meta.len, cas: meta.cas, front, item })
     }
 
     /// Counts what was asked for and found, or not: as a touch or as a get.
@@ -259,14 +281,7 @@ impl Store {
     #[inline]
     pub fn bump(&mut self, item: Item) {
         let now = self.now;
-        let meta = self.slab.meta_mut(item.0);
-        meta.marks |= USED;
-        if meta.marks & FETCHED == 0 {
-            meta.marks |= FETCHED;
-        } else if meta.marks & ACTIVE == 0 {
-            meta.marks |= ACTIVE;
-            meta.time = now;
-        }
+        self.slab.meta_mut(item.0).bump(now);
     }
 
     /// Drops the item of a key; counts as `delete`.

@@ -59,6 +59,20 @@ pub(crate) struct Meta {
     pub(crate) state: State,
 }
 
+impl Meta {
+    /// It is asked for.
+    #[inline]
+    pub(crate) fn bump(&mut self, now: u32) {
+        if self.marks & FETCHED == 0 {
+            self.marks |= FETCHED;
+        } else if self.marks & ACTIVE == 0 {
+            self.marks |= ACTIVE;
+            self.time = now;
+        }
+        self.marks |= USED;
+    }
+}
+
 /// It was asked for since it was stored.
 pub(crate) const FETCHED: u8 = 1;
 /// It was asked for again since then.
@@ -77,6 +91,8 @@ pub(crate) const USED: u8 = 32;
 struct Page {
     data: Box<[u8]>,
     meta: Box<[Meta]>,
+    /// Bytes of a chunk, those of its class.
+    size: u16,
     class: u8,
     /// First free chunk.
     free: Id,
@@ -84,6 +100,14 @@ struct Page {
     /// Neighbours among the pages of the class that have free chunks.
     prev: u32,
     next: u32,
+}
+
+impl Page {
+    #[inline]
+    fn chunk(&self, place: usize) -> &[u8] {
+        let size = usize::from(self.size);
+        &self.data[place * size..][..size]
+    }
 }
 
 /// One size of chunks.
@@ -198,16 +222,29 @@ impl Slab {
     /// The bytes of a chunk.
     #[inline]
     pub(crate) fn chunk(&self, id: Id) -> &[u8] {
-        let page = &self.pages[page_of(id)];
-        let size = self.classes[usize::from(page.class)].size;
-        &page.data[place_of(id) * size..][..size]
+        self.pages[page_of(id)].chunk(place_of(id))
     }
 
     #[inline]
     pub(crate) fn chunk_mut(&mut self, id: Id) -> &mut [u8] {
         let page = &mut self.pages[page_of(id)];
-        let size = self.classes[usize::from(page.class)].size;
+        let size = usize::from(page.size);
         &mut page.data[place_of(id) * size..][..size]
+    }
+
+    /// What is known of a chunk, and its bytes.
+    #[inline]
+    pub(crate) fn both(&self, id: Id) -> (&Meta, &[u8]) {
+        let (page, place) = (&self.pages[page_of(id)], place_of(id));
+        (&page.meta[place], page.chunk(place))
+    }
+
+    /// The same, and what is known of it may change.
+    #[inline]
+    pub(crate) fn both_mut(&mut self, id: Id) -> (&mut Meta, &[u8]) {
+        let (page, place) = (&mut self.pages[page_of(id)], place_of(id));
+        let size = usize::from(page.size);
+        (&mut page.meta[place], &page.data[place * size..][..size])
     }
 
     /// A free chunk of a class that has one, of a page from the pool, or of a new page if `room` bytes are enough for that.
@@ -271,6 +308,7 @@ impl Slab {
             let page = Page {
                 data: vec![0; PAGE].into_boxed_slice(),
                 meta: Box::default(),
+                size: 0,
                 class: NO_CLASS,
                 free: NONE,
                 used: 0,
@@ -289,12 +327,12 @@ impl Slab {
             }
         };
         self.bytes += meta;
-        let places = self.classes[class].places;
+        let Class { places, size, .. } = self.classes[class];
         let page = &mut self.pages[number as usize];
         let name = |place: u32| (number << PLACES) | place;
         let chain = |place| if place + 1 < places { name(place + 1) } else { NONE };
         page.meta = (0..places).map(|place| Meta { chain: chain(place), ..Meta::default() }).collect();
-        page.class = class as u8;
+        (page.class, page.size) = (class as u8, size as u16);
         page.free = name(0);
         page.used = 0;
         self.classes[class].pages += 1;

@@ -51,13 +51,13 @@ impl Table {
         &self.segments[bucket / SEGMENT][bucket % SEGMENT]
     }
 
-    /// The first item with this hash of which `is` holds.
+    /// The item of a key.
     #[inline]
-    pub(crate) fn find(&self, slab: &Slab, hash: u32, is: impl Fn(Id) -> bool) -> Option<Id> {
+    pub(crate) fn find(&self, slab: &Slab, hash: u32, key: &[u8]) -> Option<Id> {
         let mut id = *self.front(hash);
         while id != NONE {
-            let meta = slab.meta(id);
-            if meta.hash == hash && is(id) {
+            let (meta, chunk) = slab.both(id);
+            if meta.hash == hash && usize::from(meta.key_len) == key.len() && chunk.starts_with(key) {
                 return Some(id);
             }
             id = meta.chain;
