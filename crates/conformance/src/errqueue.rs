@@ -183,9 +183,11 @@ mod tests {
         let got = errors.take(false).unwrap();
         let data = &got.control[0].data;
         assert_eq!((got.flags, data.len()), (libc::MSG_ERRQUEUE, 32));
-        assert_eq!(data[4..16], [5, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+        // Numbers are in the processor's byte order.
+        assert_eq!(data[4..8], [5, 0, 1, 0]);
+        assert_eq!(data[8..16], [0u32.to_ne_bytes(), 1u32.to_ne_bytes()].concat());
         errors.progress(30, 30, Time::ZERO);
-        assert_eq!(errors.take(true).unwrap().control[0].data[8..16], [2, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(errors.take(true).unwrap().control[0].data[8..16], [2u32.to_ne_bytes(); 2].concat());
         assert!(errors.take(true).is_none());
     }
 

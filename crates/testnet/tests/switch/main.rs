@@ -106,14 +106,17 @@ fn streams(from: &Namespace, to: &Namespace, address: &str) {
     let listener = to.run(|| TcpListener::bind(format!("{address}:0")).unwrap()).unwrap();
     let target = listener.local_addr().unwrap();
     let bytes: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    // Who cannot connect says so here: nobody would be accepted below.
+    let connected = from.run(|| TcpStream::connect_timeout(&target, PATIENCE)).unwrap();
+    let mut sender = connected.unwrap_or_else(|e| panic!("{} to {address}: {e}", from.name()));
+    let (mut stream, _) = listener.accept().unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let connect = || TcpStream::connect_timeout(&target, PATIENCE).unwrap();
-            let mut stream = from.run(connect).unwrap();
-            stream.set_write_timeout(Some(PATIENCE)).unwrap();
-            stream.write_all(&bytes).unwrap();
+        let sent = &bytes;
+        // The stream ends with the thread.
+        scope.spawn(move || {
+            sender.set_write_timeout(Some(PATIENCE)).unwrap();
+            sender.write_all(sent).unwrap();
         });
-        let (mut stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut received = Vec::new();
         stream.read_to_end(&mut received).unwrap();

@@ -1,20 +1,16 @@
 //! What the lanes of a run share, and how it is prepared.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
-use flowlane::{Connect, Endpoint, SocketOptions};
+use flowlane::{Connect, SocketOptions};
 
-use super::{Dialogue, course};
-use crate::run::changes::Unchanged;
+use super::Dialogue;
 use crate::run::flows::{Sources, address};
 use crate::run::gate::{Gate, Outcomes};
-use crate::run::lanes::{Kind, Lanes};
+use crate::run::lanes::Lanes;
 use crate::run::moments::Moments;
 use crate::run::outcome::LaneOutcome;
 use crate::run::part::Part;
-use crate::run::timeline::Phase;
 use crate::run::turns::Turns;
 
 /// State shared by the lanes of a run.
@@ -26,7 +22,7 @@ pub struct Common<D: Dialogue> {
     pub(crate) turns: Turns,
     pub(super) timeout: u64,
     pub(super) progress: Vec<LaneProgress>,
-    outcomes: Outcomes<LaneOutcome<D::Counts>>,
+    pub(super) outcomes: Outcomes<LaneOutcome<D::Counts>>,
 }
 
 /// One lane's progress, on cache lines of its own.
@@ -109,57 +105,5 @@ impl<D: Dialogue> Common<D> {
                 Connect { local_ip: address(clients, index * *lanes as u128 + u128::from(bucket)), ..to }
             }
         }
-    }
-}
-
-impl<D: Dialogue> Kind for Common<D> {
-    type Counts = D::Counts;
-    type Progress = D::Progress;
-
-    fn gate(&self) -> &Gate {
-        &self.gate
-    }
-
-    fn outcomes(&self) -> &Outcomes<LaneOutcome<D::Counts>> {
-        &self.outcomes
-    }
-
-    fn phases(&self) -> &[Phase] {
-        self.config.parts().phases
-    }
-
-    fn target(&self) -> Endpoint {
-        self.config.parts().target
-    }
-
-    fn timeout(&self) -> Duration {
-        self.config.parts().timeout
-    }
-
-    fn prepares(&self) -> bool {
-        true
-    }
-
-    fn rate(&self) -> Result<f64, Unchanged> {
-        self.config.parts().rate.map(|rate| rate as f64).ok_or(Unchanged::Closed)
-    }
-
-    fn may_have(&self, connections: u32) -> Result<(), Unchanged> {
-        self.turns.may_have(connections, true)
-    }
-
-    fn takes_part(&self, bucket: u16) -> bool {
-        self.turns.takes_part(bucket)
-    }
-
-    fn progress(&self) -> D::Progress {
-        let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
-            self.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
-        };
-        D::progress(sum(|p| &p.answers), sum(|p| &p.prepared))
-    }
-
-    async fn lane(self: Arc<Self>, bucket: u16) -> LaneOutcome<D::Counts> {
-        course::lane(self, bucket).await
     }
 }

@@ -5,14 +5,74 @@
 //! ```
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::common::Common;
+use flowlane::Endpoint;
+
+use super::common::{Common, LaneProgress};
 use super::lane::{BATCH, Inner, Lane, Stage};
-use super::pace::{open_loop, pause, until};
+use super::pace::{open_loop, pause, tick, until};
 use super::{Dialogue, task};
 use crate::report::Recorder;
+use crate::run::changes::Unchanged;
+use crate::run::gate::{Gate, Outcomes};
+use crate::run::lanes::Kind;
 use crate::run::outcome::LaneOutcome;
+use crate::run::timeline::Phase;
 use crate::run::{clock, timeline};
+
+impl<D: Dialogue> Kind for Common<D> {
+    type Counts = D::Counts;
+    type Progress = D::Progress;
+
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    fn outcomes(&self) -> &Outcomes<LaneOutcome<D::Counts>> {
+        &self.outcomes
+    }
+
+    fn phases(&self) -> &[Phase] {
+        self.config.parts().phases
+    }
+
+    fn target(&self) -> Endpoint {
+        self.config.parts().target
+    }
+
+    fn timeout(&self) -> Duration {
+        self.config.parts().timeout
+    }
+
+    fn prepares(&self) -> bool {
+        true
+    }
+
+    fn rate(&self) -> Result<f64, Unchanged> {
+        self.config.parts().rate.map(|rate| rate as f64).ok_or(Unchanged::Closed)
+    }
+
+    fn may_have(&self, connections: u32) -> Result<(), Unchanged> {
+        self.turns.may_have(connections, true)
+    }
+
+    fn takes_part(&self, bucket: u16) -> bool {
+        self.turns.takes_part(bucket)
+    }
+
+    fn progress(&self) -> D::Progress {
+        let sum = |f: fn(&LaneProgress) -> &AtomicU64| {
+            self.progress.iter().map(|p| f(p).load(Ordering::Relaxed)).sum()
+        };
+        D::progress(sum(|p| &p.answers), sum(|p| &p.prepared))
+    }
+
+    async fn lane(self: Arc<Self>, bucket: u16) -> LaneOutcome<D::Counts> {
+        lane(self, bucket).await
+    }
+}
 
 /// The whole run of one lane.
 pub(super) async fn lane<D: Dialogue>(common: Arc<Common<D>>, bucket: u16) -> LaneOutcome<D::Counts> {
@@ -44,7 +104,7 @@ pub(super) async fn lane<D: Dialogue>(common: Arc<Common<D>>, bucket: u16) -> La
     }
     let stopped = clock();
     end(&lane).await;
-    lane.tick();
+    tick(&lane);
     lane.outcome(start, stopped.min(finish))
 }
 

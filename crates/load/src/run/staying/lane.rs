@@ -14,7 +14,7 @@ use std::task::{Context, Waker};
 use super::book::Book;
 use super::common::Common;
 use super::wanted::Wanted;
-use super::{Conn, Dialogue, Trouble, task};
+use super::{Conn, Dialogue, Trouble};
 use crate::run::clock;
 use crate::run::gone::Gone;
 use crate::run::moments::Moments;
@@ -147,9 +147,10 @@ impl<D: Dialogue> Lane<D> {
         inner.places.iter().for_each(Place::wake);
     }
 
-    /// Slow work: progress, what has waited too long, and how many connections there are to be.
-    pub(super) fn tick(self: &Arc<Self>) {
+    /// Slow work: progress, what has waited too long, and how many connections there are to be; whether somebody has to begin some.
+    pub(super) fn tick(&self) -> bool {
         let mut inner = self.inner();
+        let mut has_to_begin = false;
         let (now, standing) = (clock(), inner.standing as u64);
         if matches!(inner.stage, Stage::Closed(_) | Stage::Open) {
             let common = &self.common;
@@ -167,10 +168,7 @@ impl<D: Dialogue> Lane<D> {
             };
             // Guard: no `inner.wanted.take_over(&common.gate, own, taken);` fails load/staying::connections_of_others
             inner.wanted.take_over(&common.gate, own, taken);
-            if inner.wanted.has_to_begin() {
-                // Only fails outside a lane, where nothing of this runs.
-                let _ = flowlane::spawn(task::begin_wanted(self.clone()));
-            }
+            has_to_begin = inner.wanted.has_to_begin();
         }
         inner.book.tick(now, standing);
         if let Some(schedule) = &mut inner.schedule {
@@ -190,6 +188,7 @@ impl<D: Dialogue> Lane<D> {
                 place.wake();
             }
         }
+        has_to_begin
     }
 
     /// What it came to, if it began at `start` and sent nothing new after `stopped`.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::Dialogue;
 use super::lane::{Inner, Lane};
+use super::{Dialogue, task};
 use crate::run::moments::Moments;
 use crate::run::{GRACE, TICK, clock, wait};
 
@@ -49,10 +49,18 @@ pub(super) async fn open_loop<D: Dialogue>(lane: &Arc<Lane<D>>, finish: u64) {
     }
 }
 
+/// Slow work, and the beginning of connections that are wanted since the load was changed.
+pub(super) fn tick<D: Dialogue>(lane: &Arc<Lane<D>>) {
+    if lane.tick() {
+        // Only fails outside a lane, where nothing of this runs.
+        let _ = flowlane::spawn(task::begin_wanted(lane.clone()));
+    }
+}
+
 /// Waits for a moment, or until nothing is sent any more after `last`.
 pub(super) async fn until<D: Dialogue>(lane: &Arc<Lane<D>>, moment: u64, last: u64) {
     let over = |now| now >= last || lane.common.gate.stopped();
-    wait::until(moment, lane.common.config.parts().exact, over, || lane.tick()).await;
+    wait::until(moment, lane.common.config.parts().exact, over, || tick(lane)).await;
 }
 
 /// Waits until something is so, or until `last`, or, if `stops`, until the run is stopped.
@@ -67,7 +75,7 @@ pub(super) async fn pause<D: Dialogue>(
         if now >= last || stops && lane.common.gate.stopped() || so(&lane.inner()) {
             return;
         }
-        let mut tick = pin!(flowlane::sleep(Duration::from_nanos(TICK.min(last - now))));
+        let mut soon = pin!(flowlane::sleep(Duration::from_nanos(TICK.min(last - now))));
         poll_fn(|cx| {
             let mut inner = lane.inner();
             if so(&inner) {
@@ -75,9 +83,9 @@ pub(super) async fn pause<D: Dialogue>(
             }
             inner.wake_main(cx.waker());
             drop(inner);
-            tick.as_mut().poll(cx).map(drop)
+            soon.as_mut().poll(cx).map(drop)
         })
         .await;
-        lane.tick();
+        tick(lane);
     }
 }
