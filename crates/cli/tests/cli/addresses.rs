@@ -135,7 +135,7 @@ fn word<'a>(line: &'a str, begins: &str) -> &'a str {
 #[test]
 fn an_address_by_dhcp_that_is_given_back() {
     let Some(site) = Site::new("d") else { return };
-    let mut server = site.server("10.77.0.50,10.77.0.60,255.255.255.0,2m", &["--dhcp-option=26,1400"]);
+    let mut server = site.server("10.77.0.50,10.77.0.59,255.255.255.0,2m", &["--dhcp-option=26,1400"]);
     let mut program = Program::start(site.serve("dhcp", &["--client-name", "flowtest"]));
     let line = program.hear("udp-echo on");
     assert!(line.contains("(by DHCP)"), "{line}");
@@ -151,7 +151,7 @@ fn an_address_by_dhcp_that_is_given_back() {
 fn addresses_by_dhcp_and_by_slaac_together() {
     let Some(site) = Site::new("b") else { return };
     let more = ["--enable-ra", "--dhcp-range=fd77::,ra-only,64,10m"];
-    let _server = site.server("10.77.0.50,10.77.0.60,255.255.255.0,2m", &more);
+    let _server = site.server("10.77.0.50,10.77.0.59,255.255.255.0,2m", &more);
     let mut program = Program::start(site.serve("dhcp,slaac,10.77.0.9/24", &[]));
     let line = program.hear("udp-echo on");
     assert!(line.contains("(by DHCP)") && line.contains("(by SLAAC)"), "{line}");

@@ -40,8 +40,10 @@ fn ports_come_and_go_under_traffic() {
             handle.add_port("p3", &format!("{kind}:e3")).unwrap();
             handle.add_port("p4", "tap:t4").unwrap();
             net.middle.ip("addr replace 10.9.0.9/24 dev t4").unwrap();
+            // Not what the stream asks for: an address that is forgotten while it is asked for is unreachable.
             for host in [one, three] {
-                host.ip("neigh flush dev eth0").unwrap();
+                host.ip("neigh flush to 10.9.0.3 dev eth0").unwrap();
+                host.ip("neigh flush to 10.9.0.9 dev eth0").unwrap();
             }
             assert!(reaches(one, three, "10.9.0.3", true), "{kind}");
             assert!(reaches(three, &net.middle, "10.9.0.9", true), "{kind}");

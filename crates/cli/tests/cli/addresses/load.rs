@@ -43,7 +43,7 @@ fn all_answered(report: &Value) {
 #[test]
 fn every_load_takes_an_address_and_gives_it_back() {
     let Some(site) = Site::new("l") else { return };
-    let mut server = site.server("10.77.0.50,10.77.0.60,255.255.255.0,2m", &[]);
+    let mut server = site.server("10.77.0.50,10.77.0.59,255.255.255.0,2m", &[]);
     let services = ["udp-echo --port 7", "tcp-echo --port 8", "http --port 80", "memcached --port 11211"];
     let _targets = Targets::of(&site, &services);
     for load in [
@@ -69,7 +69,7 @@ fn every_load_takes_an_address_and_gives_it_back() {
 fn loads_at_addresses_that_routers_advertise() {
     let Some(site) = Site::new("s") else { return };
     let more = ["--enable-ra", "--dhcp-range=fd77::,ra-only,64,10m"];
-    let _server = site.server("10.77.0.50,10.77.0.60,255.255.255.0,2m", &more);
+    let _server = site.server("10.77.0.50,10.77.0.59,255.255.255.0,2m", &more);
     let _targets = Targets::of(&site, &["udp-echo --port 7", "http --port 80"]);
     for (addr, load) in [
         ("slaac", "udp [fd77::1]:7 -r 200 --interface-id eui64"),
@@ -88,7 +88,7 @@ fn the_router_of_the_lease_is_used() {
     let Some(site) = Site::new("g") else { return };
     site.far.ip("addr add 10.99.0.1/32 dev lo").unwrap();
     let _targets = Targets::of(&site, &["udp-echo --port 7", "http --port 80"]);
-    let range = "10.77.0.50,10.77.0.60,255.255.255.0,2m";
+    let range = "10.77.0.50,10.77.0.59,255.255.255.0,2m";
     let loads = [&["udp", "10.99.0.1:7", "-r", "200"][..], &["http", "http://10.99.0.1/", "-c", "2"]];
     let server = site.server(range, &[]);
     for load in loads {
@@ -112,7 +112,7 @@ fn the_router_of_the_lease_is_used() {
 #[test]
 fn a_load_that_is_ended_gives_its_address_back() {
     let Some(site) = Site::new("e") else { return };
-    let mut server = site.server("10.77.0.50,10.77.0.60,255.255.255.0,2m", &[]);
+    let mut server = site.server("10.77.0.50,10.77.0.59,255.255.255.0,2m", &[]);
     let _targets = Targets::of(&site, &["udp-echo --port 7", "http --port 80"]);
     for load in
         [&["udp", "10.77.0.1:7", "-r", "200"][..], &["http", "http://10.77.0.1/", "-c", "2", "-r", "50"]]
