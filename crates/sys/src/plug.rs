@@ -185,17 +185,21 @@ mod tests {
         (packet[23], packet[46]) = (6, 0x50);
         let mut file = &near.0[0];
         let mut wrote = 0;
-        for (header, packet, good) in [
-            ([0; 10], &packet[..], true),
-            ([1, 1, 54, 0, 100, 0, 34, 0, 16, 0], &packet[..], true),
-            ([1, 1, 54, 0, 0, 0, 34, 0, 16, 0], &packet[..], false),
-            ([1, 1, 54, 0, 7, 0, 34, 0, 16, 0], &packet[..], false),
-            ([1, 5, 54, 0, 100, 0, 34, 0, 16, 0], &packet[..], false),
-            ([1, 4, 54, 0, 100, 0, 34, 0, 16, 0], &packet[..20], false),
-            ([1, 0, 0, 0, 0, 0, 34, 0, 16, 0], &packet[..20], false),
-            ([0, 99, 0, 0, 0, 0, 0, 0, 0, 0], &packet[..], false),
-            ([0; 10], &[][..], false),
+        // Flags and kind of offload, then numbers in the processor's byte order: length of the headers, of a segment, where the sum begins and stands.
+        let offloads = [34, 16];
+        for ([flags, kind], [headers, segment], [start, at], packet, good) in [
+            ([0, 0], [0, 0], [0, 0], &packet[..], true),
+            ([1, 1], [54, 100], offloads, &packet[..], true),
+            ([1, 1], [54, 0], offloads, &packet[..], false),
+            ([1, 1], [54, 7], offloads, &packet[..], false),
+            ([1, 5], [54, 100], offloads, &packet[..], false),
+            ([1, 4], [54, 100], offloads, &packet[..20], false),
+            ([1, 0], [0, 0], offloads, &packet[..20], false),
+            ([0, 99], [0, 0], [0, 0], &packet[..], false),
+            ([0, 0], [0, 0], [0, 0], &[][..], false),
         ] {
+            let numbers = [headers, segment, start, at].map(u16::to_ne_bytes);
+            let header = [&[flags, kind], numbers.as_flattened()].concat();
             file.write_all(&[&header, packet].concat()).unwrap();
             wrote += u64::from(!good);
             let got = receiver.next(&pool, &mut stats);
