@@ -195,7 +195,9 @@ fn agents_send_where_they_may() {
     drop(agent);
     let _agents = ["a", "b"].map(|name| nats.agent(name, &["--only", "localhost", "--", "--workers", "1"]));
     for (load, flows) in [("tcp", "-c"), ("udp", "--flows"), ("memcached", "-c")] {
-        let output = run(&nats, load, &service.address, &[&[flows, "1", "--agents", "lab:2", "-d", "1s"]]);
+        // One that listens: the agent that has the one connection is content.
+        let target = Service::of(load);
+        let output = run(&nats, load, &target.address, &[&[flows, "1", "--agents", "lab:2", "-d", "1s"]]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{load}: {said}");
         assert!(said.contains("is left for this part of the run"), "{load}: {said}");
