@@ -27,9 +27,10 @@ export "CARGO_TARGET_${name^^}_LINKER=$triple-gcc" "CARGO_TARGET_${name^^}_RUNNE
 export PROPTEST_CASES=${PROPTEST_CASES:-32}
 emulated() { cargo test --locked --target "$target" --target-dir "$CI_TARGET/msrv" "$@"; }
 targets=()
-for test in crates/stack/tests/*; do
-    name=${test##*/} name=${name%.rs}
-    if [ "$name" != bounds ]; then targets+=(--test "$name"); fi
+# (A property that fails, as those of a broken guard do, leaves a directory of its cases among them.)
+for test in crates/stack/tests/*.rs crates/stack/tests/*/main.rs; do
+    name=${test#crates/stack/tests/} name=${name%/main.rs} name=${name%.rs}
+    if [ -e "$test" ] && [ "$name" != bounds ]; then targets+=(--test "$name"); fi
 done
 if [ $half = short ]; then
     emulated -p flowlane-rss --lib -- --skip learn::
