@@ -219,13 +219,15 @@ impl Talk {
         for _ in 0..ROUNDS {
             let wrote = self.write(lane, cx, &mut now)?;
             let read = self.read(lane, cx, &mut now)?;
-            if lane.ending(now) && !self.stood {
+            // Asked once: another thread may end the run meanwhile, and who is done by that stood to the end.
+            let run_ends = lane.ending(now);
+            if run_ends && !self.stood {
                 self.stood = true;
                 self.sent_at_end = if self.mode == Mode::Write { self.sent() } else { None };
                 lane.inner().counts.standing += 1;
                 self.leave_unsent(lane, now);
             }
-            if self.is_done(lane, now)? {
+            if self.is_done(lane, run_ends || self.leaves.is_some_and(|at| now >= at))? {
                 return Poll::Ready(Ok(()));
             }
             if !wrote && !read {
@@ -444,15 +446,15 @@ impl Talk {
         }
     }
 
-    /// Whether there is nothing left to do, or the far side says so too early.
-    fn is_done(&self, lane: &Lane, now: u64) -> Result<bool, Trouble> {
+    /// Whether there is nothing left to do, or nothing more is begun (`ending`); an error if the far side ends too early.
+    fn is_done(&self, lane: &Lane, ending: bool) -> Result<bool, Trouble> {
         let answered = self.waiting.is_empty() && self.left == 0;
         let done = match self.mode {
-            Mode::Read => self.eof || self.ending(lane, now) || self.read >= self.total,
+            Mode::Read => self.eof || ending || self.read >= self.total,
             Mode::Write => self.eof && self.shut,
             Mode::Echo => self.eof && self.shut && self.read == self.written,
             Mode::Connect | Mode::Syn | Mode::HalfOpen => self.read >= self.total,
-            Mode::Hold => answered && (self.ending(lane, now) || self.written >= self.total),
+            Mode::Hold => answered && (ending || self.written >= self.total),
         };
         if !done && self.eof {
             return Err(Trouble::ClosedEarly);

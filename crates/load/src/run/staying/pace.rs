@@ -51,6 +51,8 @@ pub(super) async fn open_loop<D: Dialogue>(lane: &Arc<Lane<D>>, finish: u64) {
 
 /// Slow work, and the beginning of connections that are wanted since the load was changed.
 pub(super) fn tick<D: Dialogue>(lane: &Arc<Lane<D>>) {
+    // Guard: `lane.tick()` as `false` fails load/staying::connections_to_a_memcached load/staying::websockets_are
+    // load/staying::connections_of_others
     if lane.tick() {
         // Only fails outside a lane, where nothing of this runs.
         let _ = flowlane::spawn(task::begin_wanted(lane.clone()));
