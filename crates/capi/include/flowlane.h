@@ -385,6 +385,19 @@ int32_t flowlane_host_home_ports(struct flowlane_builder *builder,
                                  uint32_t host,
                                  bool home);
 
+// Congestion control of a host's connections: "cubic", "newreno" or "bbr". On sockets of the kernel, too, where a connection or listener is
+// refused with FLOWLANE_ERR_SYSTEM if the kernel does not have it or keeps it for root. flowlane_tcp_set_congestion gives one connection another.
+int32_t flowlane_host_congestion(struct flowlane_builder *builder,
+                                 uint32_t host,
+                                 const char *name);
+
+// Explicit congestion notification of the connections of a host on a link: "off", "accept" (classic, if asked for; so it is by default),
+// "request", "accurate" (RFC 9768, asked for and accepted), "accurate-request" (accepted, but classic is asked for) or "accurate-accept".
+// Sockets of the kernel have the kernel's: such a host does not start.
+int32_t flowlane_host_ecn(struct flowlane_builder *builder,
+                          uint32_t host,
+                          const char *name);
+
 // The text of a code. It is valid for ever.
 const char *flowlane_strerror(int32_t code);
 
@@ -703,6 +716,16 @@ int32_t flowlane_tcp_pause(struct flowlane_tcp *tcp, bool pause);
 
 // Whether small segments are sent at once, without Nagle's algorithm.
 int32_t flowlane_tcp_nodelay(struct flowlane_tcp *tcp, bool nodelay);
+
+// Gives a connection another congestion control: "cubic", "newreno" or "bbr". FLOWLANE_ERR_SYSTEM: the kernel, whose socket it is, does not
+// have it or keeps it for root.
+int32_t flowlane_tcp_set_congestion(struct flowlane_tcp *tcp,
+                                    const char *name);
+
+// The congestion control of a connection, by its name, which is valid for ever; a null pointer for one of the kernel's that Flowlane does not
+// have.
+int32_t flowlane_tcp_congestion(const struct flowlane_tcp *tcp,
+                                const char **name);
 
 // Our end.
 int32_t flowlane_tcp_local(const struct flowlane_tcp *tcp, struct flowlane_address *local);

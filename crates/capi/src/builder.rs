@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flowlane::link::LinkSpec;
-use flowlane::{Host, Idle, Interface, Key, PairConfig, Prefix, Rss, UdpFields};
+use flowlane::{Algorithm, Ecn, Host, Idle, Interface, Key, PairConfig, Prefix, Rss, UdpFields};
 
 use crate::error::{Error, FLOWLANE_ERR_NO_SUCH, FLOWLANE_ERR_SYSTEM, guarded};
 use crate::lane::{Ending, LaneEvents, Program};
+use crate::named::{algorithm, ecn};
 use crate::pointer::{User, changed, elements, give, sized, text};
 use crate::rss::RssHandle;
 
@@ -41,6 +42,8 @@ struct Draft {
     link: Option<LinkSpec>,
     gateways: Vec<IpAddr>,
     home_ports: bool,
+    congestion: Option<Algorithm>,
+    ecn: Option<Ecn>,
 }
 
 impl Default for Builder {
@@ -86,6 +89,17 @@ impl Builder {
                 true => Host::kernel(draft.name, rss.clone(), main).home_ports(draft.home_ports),
                 false => Host::new(draft.name, rss.clone(), main),
             };
+            if let Some(algorithm) = draft.congestion {
+                host = host.congestion(algorithm);
+            }
+            if let Some(ecn) = draft.ecn {
+                if draft.interfaces.is_empty() {
+                    return Err(Error::invalid(
+                        "sockets of the kernel have its ECN (net.ipv4.tcp_ecn): flowlane_host_ecn is for a host on a link",
+                    ));
+                }
+                host = host.ecn(ecn);
+            }
             let ours = draft.interfaces.first().map_or(Vec::new(), |first| first.addresses.clone());
             host = draft.interfaces.into_iter().fold(host, Host::interface);
             host = draft.gateways.into_iter().fold(host, Host::gateway);
@@ -252,6 +266,8 @@ pub unsafe extern "C" fn flowlane_builder_host(
                 link: None,
                 gateways: Vec::new(),
                 home_ports: false,
+                congestion: None,
+                ecn: None,
             });
             Ok(())
         })
@@ -337,6 +353,37 @@ pub unsafe extern "C" fn flowlane_host_home_ports(builder: *mut Builder, host: u
     unsafe {
         change(builder, |builder| {
             builder.draft(host)?.home_ports = home;
+            Ok(())
+        })
+    }
+}
+
+/// Congestion control of a host's connections: "cubic", "newreno" or "bbr". On sockets of the kernel, too, where a connection or listener is
+/// refused with FLOWLANE_ERR_SYSTEM if the kernel does not have it or keeps it for root. flowlane_tcp_set_congestion gives one connection another.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flowlane_host_congestion(
+    builder: *mut Builder,
+    host: u32,
+    name: *const c_char,
+) -> i32 {
+    // SAFETY: the program's handle and text.
+    unsafe {
+        change(builder, |builder| {
+            builder.draft(host)?.congestion = Some(algorithm(text(name, "the congestion control")?)?);
+            Ok(())
+        })
+    }
+}
+
+/// Explicit congestion notification of the connections of a host on a link: "off", "accept" (classic, if asked for; so it is by default),
+/// "request", "accurate" (RFC 9768, asked for and accepted), "accurate-request" (accepted, but classic is asked for) or "accurate-accept".
+/// Sockets of the kernel have the kernel's: such a host does not start.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flowlane_host_ecn(builder: *mut Builder, host: u32, name: *const c_char) -> i32 {
+    // SAFETY: the program's handle and text.
+    unsafe {
+        change(builder, |builder| {
+            builder.draft(host)?.ecn = Some(ecn(text(name, "the congestion notification")?)?);
             Ok(())
         })
     }

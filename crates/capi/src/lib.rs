@@ -31,6 +31,7 @@ pub mod batch;
 pub mod builder;
 pub mod error;
 pub mod lane;
+mod named;
 mod pointer;
 pub mod poll_loop;
 pub mod rebalance;

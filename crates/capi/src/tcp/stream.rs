@@ -1,16 +1,17 @@
 //! What a program does with a connection.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_char, c_void};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use flowlane::{Connect, TcpStream};
+use flowlane::{Connect, SocketOptions, TcpStream};
 
 use super::connection::{CLOSING, ENDED, PAUSED, READ, Tcp, TcpEvents, WAITS};
 use crate::address::Address;
 use crate::error::{Error, guarded};
 use crate::lane::Lane;
-use crate::pointer::{borrowed, bytes, give, room, sized};
+use crate::named::{algorithm, c_name};
+use crate::pointer::{borrowed, bytes, give, room, sized, text};
 
 /// Begins to connect from a port whose replies arrive in this lane, where the host has such ports. local may be null, and so may its address be
 /// of family 0 and its port 0. timeout_nanos: how long the peer has to answer, 0 for as long as TCP tries. `opened` or `closed` follows.
@@ -197,6 +198,33 @@ pub unsafe extern "C" fn flowlane_tcp_pause(tcp: *mut Tcp, pause: bool) -> i32 {
 pub unsafe extern "C" fn flowlane_tcp_nodelay(tcp: *mut Tcp, nodelay: bool) -> i32 {
     // SAFETY: the program's handle.
     unsafe { with(tcp, |tcp| Ok(tcp.stream.set_nodelay(nodelay)?)) }
+}
+
+/// Gives a connection another congestion control: "cubic", "newreno" or "bbr". FLOWLANE_ERR_SYSTEM: the kernel, whose socket it is, does not
+/// have it or keeps it for root.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flowlane_tcp_set_congestion(tcp: *mut Tcp, name: *const c_char) -> i32 {
+    // SAFETY: the program's handle and text.
+    unsafe {
+        with(tcp, |tcp| {
+            let congestion = Some(algorithm(text(name, "the congestion control")?)?);
+            let options = SocketOptions { congestion, ..tcp.stream.options()? };
+            Ok(tcp.stream.set_options(&options)?)
+        })
+    }
+}
+
+/// The congestion control of a connection, by its name, which is valid for ever; a null pointer for one of the kernel's that Flowlane does not
+/// have.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flowlane_tcp_congestion(tcp: *const Tcp, name: *mut *const c_char) -> i32 {
+    // SAFETY: the program's handle and place for a result.
+    unsafe {
+        with(tcp, |tcp| {
+            let known = tcp.stream.info()?.congestion.and_then(c_name);
+            give(name, known.map_or(std::ptr::null(), CStr::as_ptr), "the name")
+        })
+    }
 }
 
 /// Our end.

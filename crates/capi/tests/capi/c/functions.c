@@ -243,6 +243,7 @@ static void bulk_opened(flowlane_tcp *tcp, void *user)
     struct bulk *bulk = calloc(1, sizeof *bulk);
     flowlane_tcp_flow_info flow;
     flowlane_address peer, local;
+    const char *congestion;
     size_t n;
     CHECK(user == NULL && bulk);
     bulk->sent = malloc(LONG);
@@ -257,6 +258,15 @@ static void bulk_opened(flowlane_tcp *tcp, void *user)
     OK(flowlane_tcp_local(tcp, &local));
     CHECK(peer.port == 9 && local.port > 0 && local.family == 4);
     OK(flowlane_tcp_nodelay(tcp, true));
+    /* The host's, and one of its own. */
+    OK(flowlane_tcp_congestion(tcp, &congestion));
+    CHECK(!strcmp(congestion, "bbr"));
+    CHECK(flowlane_tcp_set_congestion(tcp, "vegas") == FLOWLANE_ERR_INVALID);
+    CHECK(strstr(flowlane_last_error(), "'vegas'") && strstr(flowlane_last_error(), "cubic, newreno, bbr"));
+    OK(flowlane_tcp_set_congestion(tcp, "newreno"));
+    OK(flowlane_tcp_congestion(tcp, &congestion));
+    CHECK(!strcmp(congestion, "newreno"));
+    CHECK(flowlane_tcp_congestion(tcp, NULL) == FLOWLANE_ERR_INVALID);
     OK(flowlane_tcp_send_zc(tcp, bulk->sent, LONG, bulk_back, bulk));
     /* What is written now would overtake it. */
     CHECK(flowlane_tcp_write(tcp, "x", 1, &n) == FLOWLANE_ERR_AGAIN);
@@ -475,6 +485,11 @@ static void runtimes(void)
     OK(flowlane_host_pair(builder, server, "10.0.0.1/24, fd00::1/64", client, "10.0.0.2/24"));
     CHECK(flowlane_host_pair(builder, server, "10.0.0.1/24", 2, "10.0.0.2/24") == FLOWLANE_ERR_NO_SUCH);
     OK(flowlane_host_gateway(builder, client, "10.0.0.1"));
+    CHECK(flowlane_host_congestion(builder, client, "reno") == FLOWLANE_ERR_INVALID);
+    CHECK(flowlane_host_congestion(builder, 2, "bbr") == FLOWLANE_ERR_NO_SUCH);
+    OK(flowlane_host_congestion(builder, client, "bbr"));
+    CHECK(flowlane_host_ecn(builder, client, "on") == FLOWLANE_ERR_INVALID && strstr(flowlane_last_error(), "accurate-accept"));
+    OK(flowlane_host_ecn(builder, client, "accurate"));
     OK(flowlane_runtime_start(builder, &runtime));
     CHECK(begun == 8 && flowlane_runtime_workers(runtime) == 2 && flowlane_runtime_buckets(runtime, client) == 4);
 
@@ -553,6 +568,11 @@ static void mistakes(void)
     CHECK(flowlane_host_link(builder, host, "tap:t0", "10.0.0.1/33") == FLOWLANE_ERR_INVALID);
     CHECK(flowlane_runtime_start(builder, &runtime) == FLOWLANE_ERR_START && !runtime);
     CHECK(strstr(flowlane_last_error(), "192.0.2.1") || strstr(flowlane_last_error(), "returned -7"));
+    /* On sockets of the kernel there is no ECN of ours. */
+    OK(flowlane_builder_new(&builder));
+    OK(flowlane_builder_host(builder, "h", NULL, &events, NULL, &host));
+    OK(flowlane_host_ecn(builder, host, "accurate"));
+    CHECK(flowlane_runtime_start(builder, &runtime) == FLOWLANE_ERR_INVALID && strstr(flowlane_last_error(), "tcp_ecn"));
     flowlane_builder_free(NULL);
     OK(flowlane_runtime_free(NULL, 0));
     CHECK(flowlane_runtime_wait(NULL) == FLOWLANE_ERR_INVALID && strstr(flowlane_last_error(), "null"));
