@@ -48,7 +48,7 @@ const PLACES_V4: [usize; 4] = [16, 48, 64, 80];
 const PLACES_V6: [usize; 4] = [112, 240, 256, 272];
 
 impl Key {
-    /// Measures what the key does with a table. Takes about a millisecond.
+    /// Measures what the key does with a table. Takes microseconds for a table whose size is a power of two, a millisecond for another.
     #[must_use]
     pub fn judge(&self, table: &Indirection) -> Quality {
         let mut buckets = table.slots().to_vec();
@@ -128,13 +128,18 @@ fn judge_field(
     let columns: [u32; 16] = core::array::from_fn(|i| key.window(at + 15 - i));
     let bits = table.len().next_power_of_two().trailing_zeros();
     let mask = (1 << bits) - 1;
+    // The hash's low bits choose the slot of a table whose size is a power of two; of any other all of them do.
+    let chooses = if table.len().is_power_of_two() { mask } else { u32::MAX };
+    let (basis, rank) = independent(columns.map(|column| column & chooses));
+    // Each sum of the basis comes from as many values of the field as any other.
+    let each = 1_u32 << (16 - rank);
     let mut of_slot = vec![0_u32; table.len()];
     let mut hash = 0;
-    for step in 1..=1_u32 << 16 {
-        of_slot[table.slot_of(hash)] += 1;
-        // Gray code: each value differs from the one before in one bit.
-        if let Some(column) = columns.get(step.trailing_zeros() as usize) {
-            hash ^= column;
+    for step in 1..=1_u32 << rank {
+        of_slot[table.slot_of(hash)] += each;
+        // Gray code: each sum differs from the one before in one term.
+        if let Some(term) = basis[..rank].get(step.trailing_zeros() as usize) {
+            hash ^= term;
         }
     }
     let mut counts = vec![0_u32; buckets.len()];
@@ -145,7 +150,7 @@ fn judge_field(
     }
     FieldQuality {
         name,
-        rank: rank(columns.map(|column| column & mask)),
+        rank: independent(columns.map(|column| column & mask)).1 as u32,
         full_rank: bits.min(16),
         buckets_reached: counts.iter().filter(|&&n| n > 0).count(),
         most: counts.iter().copied().max().unwrap_or(0),
@@ -153,14 +158,15 @@ fn judge_field(
     }
 }
 
-/// Rank over GF(2) of a matrix given by its columns.
-fn rank(mut columns: [u32; 16]) -> u32 {
-    let mut rank = 0;
+/// A basis over GF(2) of what the columns of a matrix span, and their rank: how many there are in it.
+fn independent(mut columns: [u32; 16]) -> ([u32; 16], usize) {
+    let (mut basis, mut rank) = ([0; 16], 0);
     for i in 0..columns.len() {
         let pivot = columns[i];
         if pivot == 0 {
             continue;
         }
+        basis[rank] = pivot;
         rank += 1;
         let lowest = pivot & pivot.wrapping_neg();
         for column in &mut columns[i + 1..] {
@@ -169,7 +175,7 @@ fn rank(mut columns: [u32; 16]) -> u32 {
             }
         }
     }
-    rank
+    (basis, rank)
 }
 
 #[cfg(test)]
@@ -223,6 +229,29 @@ mod tests {
         });
         assert!(key.unwrap().judge(&table).require_useful(&config).is_ok() && draws > 3);
         assert!(Key::random_useful(&table, &config, |_| ()).is_err());
+    }
+
+    /// What is found by the basis is what every value of the field gives, one by one.
+    #[test]
+    fn the_spread_is_that_of_all_values() {
+        let mut random = Random::new(5);
+        for (slots, buckets) in [(128, 8), (128, 128), (100, 4), (320, 48), (2048, 1024), (128, 1)] {
+            let table = Indirection::new(slots, buckets).unwrap();
+            for key in [Key::MICROSOFT, Key::symmetric(), Key::new(&random.bytes::<40>()).unwrap()] {
+                let quality = key.judge(&table);
+                for (field, at) in quality.ipv4.iter().zip(PLACES_V4) {
+                    let mut counts = vec![0_u32; buckets];
+                    for value in 0..1_u32 << 16 {
+                        let hash = (0..16).filter(|bit| value >> bit & 1 == 1);
+                        let hash = hash.fold(0, |hash, bit| hash ^ key.window(at + 15 - bit));
+                        counts[usize::from(table.bucket_of(hash).0)] += 1;
+                    }
+                    let (most, fewest) = (*counts.iter().max().unwrap(), *counts.iter().min().unwrap());
+                    assert_eq!((field.most, field.fewest), (most, fewest), "{slots}/{buckets} {field:?}");
+                    assert_eq!(field.buckets_reached, counts.iter().filter(|n| **n > 0).count());
+                }
+            }
+        }
     }
 
     /// The rank predicts the counted spread.
