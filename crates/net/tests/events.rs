@@ -10,6 +10,7 @@ use flowlane::{
     Bucket, Host, Interface, Key, MoveError, NOTICE, PairConfig, Rss, Runtime, SocketError, TcpListener,
     TcpStream, block_on, current, sleep, spawn,
 };
+use flowlane_testnet::eventually_or;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -75,7 +76,7 @@ impl Notes {
 fn a_lack_of_memory_is_told_when_it_begins_and_ends() {
     const CONNECTIONS: usize = 32;
     const BYTES: usize = 200_000;
-    let (notes, patience) = (notes(), Duration::from_secs(60));
+    let notes = notes();
     let read = Arc::new(AtomicBool::new(false));
     let reads = read.clone();
     let serve = move || {
@@ -124,11 +125,7 @@ fn a_lack_of_memory_is_told_when_it_begins_and_ends() {
         })
     };
     let wait_for = |is_it: fn(&Vec<bool>) -> bool| {
-        let deadline = Instant::now() + patience;
-        while !told().iter().all(is_it) {
-            assert!(Instant::now() < deadline, "{:?}", notes.of(true));
-            std::thread::yield_now();
-        }
+        eventually_or(|| format!("{:?}", notes.of(true)), || told().iter().all(is_it));
     };
     wait_for(|lane| !lane.is_empty());
     assert_eq!(told(), [[true], [true]], "it stays so");

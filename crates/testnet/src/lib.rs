@@ -33,7 +33,7 @@ mod tagged;
 
 pub use card::{Card, CardConfig, Hook, MICROSOFT_KEY};
 pub use namespace::Namespace;
-pub use program::{Ended, PATIENCE, Program, eventually, free_port};
+pub use program::{Ended, PATIENCE, Program, eventually, eventually_or, free_port};
 pub use scratch::Scratch;
 pub use skipped::{skipped, summary as what_was_skipped};
 pub use tagged::Tagged;

@@ -22,11 +22,23 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// # Panics
 /// If `holds` does not within [`PATIENCE`]; `what` says what was waited for.
 #[track_caller]
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    eventually_or(|| what.to_owned(), holds);
+}
+
+/// The same, where what is said depends on what there is in the end.
+///
+/// Between two looks the processor is left to those who are waited for: longer and longer, at most ten milliseconds.
+///
+/// # Panics
+/// If `holds` does not within [`PATIENCE`].
+#[track_caller]
+pub fn eventually_or(what: impl FnOnce() -> String, mut holds: impl FnMut() -> bool) {
+    let (deadline, mut pause) = (Instant::now() + PATIENCE, Duration::from_micros(50));
     while !holds() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::yield_now();
+        assert!(Instant::now() < deadline, "{}", what());
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(10));
     }
 }
 

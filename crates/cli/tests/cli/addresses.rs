@@ -132,6 +132,7 @@ fn word<'a>(line: &'a str, begins: &str) -> &'a str {
     line.split([' ', ',']).find(|word| word.starts_with(begins)).unwrap_or_else(|| panic!("{begins}: {line}"))
 }
 
+// Long: an address is probed for seconds before it is used (RFC 5227).
 #[test]
 fn an_address_by_dhcp_that_is_given_back() {
     let Some(site) = Site::new("d") else { return };
@@ -147,6 +148,7 @@ fn an_address_by_dhcp_that_is_given_back() {
     assert!(release.contains(&address), "{release}");
 }
 
+// Long: an address is probed for seconds before it is used (RFC 5227).
 #[test]
 fn addresses_by_dhcp_and_by_slaac_together() {
     let Some(site) = Site::new("b") else { return };
@@ -199,6 +201,7 @@ fn where_nobody_answers_one_line_says_so() {
 }
 
 /// After the link was away, another network's server refuses the address, and gives another.
+// Long: both addresses are probed for seconds before they are used (RFC 5227).
 #[test]
 fn an_address_that_the_server_refuses_is_replaced() {
     let Some(site) = Site::new("r") else { return };

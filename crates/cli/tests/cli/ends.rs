@@ -1,6 +1,6 @@
 //! How commands end: when nobody reads what they say, when a service is stopped, and what they may still do while they run.
 
-use flowlane_testnet::{Ended, Namespace, PATIENCE, Program, free_port};
+use flowlane_testnet::{Ended, Namespace, PATIENCE, Program, eventually, free_port};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -113,15 +113,14 @@ fn loads_on_kernel_sockets_keep_no_privilege() {
     ] {
         let mut load = flowlane(&format!("load {what}")).stdout(Stdio::null()).spawn().unwrap();
         let threads = format!("/proc/{}/task", load.id());
-        let began = Instant::now();
         // Workers begin when it has given up what it gives up.
         let worker = |thread: std::io::Result<std::fs::DirEntry>| {
             std::fs::read_to_string(thread.unwrap().path().join("comm")).is_ok_and(|n| n == "flowlane-0\n")
         };
-        while !std::fs::read_dir(&threads).unwrap().any(worker) {
-            assert!(load.try_wait().unwrap().is_none() && began.elapsed() < PATIENCE, "{what}");
-            std::thread::yield_now();
-        }
+        eventually(&what, || {
+            assert!(load.try_wait().unwrap().is_none(), "{what}");
+            std::fs::read_dir(&threads).unwrap().any(worker)
+        });
         let kept = privileges(load.id());
         load.kill().unwrap();
         load.wait().unwrap();

@@ -80,13 +80,13 @@ fn the_rate_of_a_known_queue_is_found() {
         "--find-rate",
         "p90 < 60ms",
         "--between",
-        "40..4k",
+        "100..1k",
         "--within",
         "10%",
         "-d",
-        "1s",
+        "600ms",
         "--warm-up",
-        "300ms",
+        "200ms",
         "-c",
         "50",
         "--json",
@@ -152,7 +152,7 @@ fn the_rate_of_known_loss_is_found() {
             }
         }
     });
-    let found = found("udp", address, "lost <= 5%", "--between 100..4k --timeout 300ms");
+    let found = found("udp", address, "lost <= 5%", "--between 200..2k --timeout 300ms");
     let (rate, fails) = (found["rate"].as_f64().unwrap(), found["fails-at"].as_f64().unwrap());
     assert!((400.0..=625.0).contains(&rate) && fails <= rate * 1.1001, "{found:#}");
     let failed =
@@ -180,7 +180,7 @@ fn the_rate_of_known_connections_is_found() {
             });
         }
     });
-    let found = found("tcp", address, "p90 < 60ms", "--mode connect --between 40..4k");
+    let found = found("tcp", address, "p90 < 60ms", "--mode connect --between 100..1k");
     let (rate, fails) = (found["rate"].as_f64().unwrap(), found["fails-at"].as_f64().unwrap());
     assert!((150.0..=275.0).contains(&rate) && fails <= rate * 1.1001, "{found:#}");
 }

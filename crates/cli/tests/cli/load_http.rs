@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane::control;
-use flowlane_testnet::Scratch;
+use flowlane_testnet::{Scratch, eventually};
 use serde_json::Value;
 
 fn command(arguments: &[&str]) -> Command {
@@ -400,11 +400,7 @@ fn an_interrupt_ends_it_with_the_report_so_far() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while heard.load(Ordering::Relaxed) < 100 {
-        assert!(std::time::Instant::now() < deadline, "nothing is asked");
-        std::thread::yield_now();
-    }
+    eventually("something is asked", || heard.load(Ordering::Relaxed) >= 100);
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let mut text = String::new();

@@ -425,7 +425,7 @@ fn what_stands_beside_the_options_of_others_works() {
         let (scheme, port) = if ours.contains("--http3") { ("https", quic) } else { ("http", port) };
         let mut ours = ours.replace("URL/", "URL").replace("URL", &format!("{scheme}://127.0.0.1:{port}/"));
         for (long, short) in
-            [("-d 30s", "-d 150ms"), ("-d 10s", "-d 150ms"), ("--warm-up 2s", "--warm-up 100ms")]
+            [("-d 30s", "-d 60ms"), ("-d 10s", "-d 60ms"), ("--warm-up 2s", "--warm-up 30ms")]
         {
             ours = ours.replace(long, short);
         }

@@ -3,9 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use flowlane_testnet::{Program, Scratch, free_port};
 use serde_json::Value;
+
+use crate::counted::count;
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
@@ -45,21 +48,6 @@ fn run(url: &str, arguments: &[&str]) -> (Output, Value) {
     let report = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{arguments:?}: {e}: {}", String::from_utf8_lossy(&output.stderr)));
     (output, report)
-}
-
-/// A count of all the run, measured or not, by its name in the report.
-fn count(report: &Value, name: &str) -> u64 {
-    let of = |part: &Value| {
-        let found = [&part[name], &part["errors"][name]["count"], &part["codes"][name]];
-        found.into_iter().find_map(Value::as_u64).unwrap_or(0)
-    };
-    of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
-}
-
-/// A count that only some runs have.
-fn more(report: &Value, name: &str) -> u64 {
-    let of = |part: &Value| part["more"][name].as_u64().unwrap_or(0);
-    of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
 }
 
 /// An option, where it is tried, and what is to be seen of it.
@@ -143,7 +131,7 @@ const CASES: &[Case<'_>] = &[
     }),
     // To the directory, which has no index.
     ("follow", "/status/302", &["-n", "20", "-c", "2", "--follow=2", "--expect-status", "404"], |r| {
-        all_answered(r) && count(r, "404") == 20 && more(r, "redirects") == 20
+        all_answered(r) && count(r, "404") == 20 && count(r, "redirects") == 20
     }),
     ("read-rate", "/size/20000", &["-c", "1", "--read-rate", "20k", "-d", "1s"], |r| {
         (1..=3).contains(&count(r, "sent"))
@@ -173,7 +161,7 @@ const IN_MEMORY: &[Case<'_>] = &[
     ("link", "", &["-n", "50"], |r| r["setup"]["link"] == "pair" && all_answered(r)),
     ("rss", "", &["-n", "50", "--rss", "software"], all_answered),
     ("fast-open", "", &["-c", "1", "-n", "40", "--no-keepalive", "--fast-open", "--workers", "1"], |r| {
-        all_answered(r) && more(r, "syn-data") == 39
+        all_answered(r) && count(r, "syn-data") == 39
     }),
     ("http2", "/size/600", &["-n", "50", "--http2", "4"], all_answered),
     ("key", "", &["-n", "50", "--key", "microsoft"], all_answered),
@@ -321,11 +309,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
 #[test]
 fn every_option_changes_what_it_should() {
     let server = Server::start("all", &[]);
-    for (option, path, arguments, is_right) in CASES {
-        let path = if *path == "/" { "/size/100" } else { path };
-        let (_, report) = run(&format!("http://{}{path}", server.address), arguments);
-        assert!(is_right(&report), "--{option}: {arguments:?}: {report}");
-    }
+    let (next, address) = (AtomicUsize::new(0), &server.address);
+    let in_turn = || {
+        while let Some((option, path, arguments, is_right)) = CASES.get(next.fetch_add(1, Relaxed)) {
+            let path = if *path == "/" { "/size/100" } else { path };
+            let (_, report) = run(&format!("http://{address}{path}"), arguments);
+            assert!(is_right(&report), "--{option}: {arguments:?}: {report}");
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(in_turn))));
     for (option, path, arguments, is_right) in IN_MEMORY {
         let (_, report) = run(
             &format!("http://10.0.0.1/{}", path.trim_start_matches('/')),

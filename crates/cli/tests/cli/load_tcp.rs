@@ -1,6 +1,7 @@
 //! `flowlane load tcp`: what it refuses, how ^C ends it, and runs against the kernel's TCP over every link. Without
 //! privileges the first two are done, and the rest says that it was skipped.
 
+use crate::counted::count;
 use crate::wire::Wire;
 
 use std::io::{Read, Write};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane_load::tcp::pattern;
-use flowlane_testnet::Namespace;
+use flowlane_testnet::{Namespace, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -94,15 +95,6 @@ fn bad_arguments_get_one_line_and_2() {
     }
 }
 
-/// A count of all the run, measured or not, by its name in the report.
-fn count(report: &Value, name: &str) -> u64 {
-    let of = |part: &Value| {
-        let found = [&part[name], &part["more"][name], &part["errors"][name]["count"]];
-        found.into_iter().find_map(Value::as_u64).unwrap_or(0)
-    };
-    of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
-}
-
 #[test]
 fn nobody_there_fails_the_run() {
     let output = load(&format!("{BASE} --json --duration 100ms --timeout 100ms"));
@@ -124,11 +116,7 @@ fn interrupt(mut child: Child) -> Output {
         let running = std::fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, Iterator::count) > 1;
         running && u64::from_str_radix(&caught, 16).is_ok_and(|c| c & 2 != 0)
     };
-    let begun = Instant::now();
-    while !caught() {
-        assert!(begun.elapsed() < PATIENCE, "it never listens for ^C");
-        std::thread::yield_now();
-    }
+    eventually("it listens for ^C", caught);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let begun = Instant::now();
     let (mut out, mut err) = (Vec::new(), Vec::new());

@@ -1,5 +1,6 @@
 //! `flowlane load ws`: what it refuses, what it says of servers that are no WebSockets, and runs against our own server and Python's, whose counts must be its own.
 
+use crate::counted::count;
 use crate::wire::Wire;
 
 use flowlane_testnet::Program;
@@ -46,15 +47,6 @@ fn bad_arguments_get_one_line_and_2() {
         assert!(stderr.contains(word) && stderr.lines().count() == 1, "{arguments:?}: '{word}' in {stderr}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
-}
-
-/// A count of all the run, measured or not, by its name in the report.
-fn count(report: &Value, name: &str) -> u64 {
-    let of = |part: &Value| {
-        let found = [&part[name], &part["more"][name], &part["errors"][name]["count"]];
-        found.into_iter().find_map(Value::as_u64).unwrap_or(0)
-    };
-    of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
 }
 
 /// The report of a run in which nothing went wrong.

@@ -12,6 +12,7 @@ mod compare;
 mod congestion;
 #[cfg(feature = "agents")]
 mod containers;
+mod counted;
 mod demo;
 mod doctor;
 mod ends;

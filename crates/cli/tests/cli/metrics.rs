@@ -1,12 +1,11 @@
 //! `serve --metrics` and `stat --open-metrics`: what is served, to whom, and that Prometheus reads it.
 
-use flowlane_testnet::{PATIENCE, Program, Scratch, free_port, skipped};
+use flowlane_testnet::{PATIENCE, Program, Scratch, eventually, free_port, skipped};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
 
 /// An echo server on kernel sockets, with metrics and a control socket.
 struct Service {
@@ -303,7 +302,8 @@ fn prometheus_reads_it() {
     };
     let (_service, said) = started(host("web", 1, "serve tcp-echo --port 7 --metrics 0"), "metrics http://");
     let at = said.split_once("metrics http://").unwrap().1.strip_suffix("/metrics").unwrap();
-    let load = host("x", 2, "load tcp 10.9.0.1:7 --connections 4 --duration 10m --quiet");
+    let load =
+        host("x", 2, "load tcp 10.9.0.1:7 --mode hold --connections 4 --rate 200 --duration 10m --quiet");
     let _load = Program::start(load);
 
     let service = Service::start("prometheus");
@@ -321,11 +321,8 @@ fn prometheus_reads_it() {
         .map(|query| query.replace("$instance", ".*").replace("$__rate_interval", "1m"))
         .collect();
     assert!(queries.len() > alerts.len() + 8 && alerts.len() > 4, "{queries:?}");
-    let begun = Instant::now();
     for query in &queries {
-        while prometheus.ask(without_comparison(query)).unwrap().is_empty() {
-            assert!(begun.elapsed() < PATIENCE, "no answer to {query}");
-        }
+        eventually(query, || !prometheus.ask(without_comparison(query)).unwrap().is_empty());
     }
     for alert in alerts {
         assert_eq!(prometheus.ask(alert), Ok(vec![]), "{alert}");

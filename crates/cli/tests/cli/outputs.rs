@@ -324,6 +324,7 @@ fn the_terminal_is_as_it_was_after_an_interrupt() {
 }
 
 /// Where there is no room for the display, as on a terminal that says it has no size, there are lines, and it is said why.
+// Long: a run for each size, long enough for a line of figures.
 #[test]
 fn a_display_without_room_is_lines() {
     let (dir, url) = (Scratch::new("outputs-room"), server());

@@ -5,7 +5,7 @@ use flowlane::{
     control, current, spawn,
 };
 use flowlane_schema::{check, check_part};
-use flowlane_testnet::{Program, free_port};
+use flowlane_testnet::{Program, eventually, free_port};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -786,11 +786,7 @@ fn a_capture_that_fills_the_disk_and_one_that_is_killed() {
     // Killed once the file grows.
     let file = dir.join("killed.pcapng");
     let (killed, service, _out) = start(false, &file);
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
-    while std::fs::metadata(&file).map_or(0, |m| m.len()) < 20_000 {
-        assert!(std::time::Instant::now() < deadline, "nothing is captured");
-        std::thread::yield_now();
-    }
+    eventually("something is captured", || std::fs::metadata(&file).map_or(0, |m| m.len()) >= 20_000);
     kill_process(service, Signal::KILL).unwrap();
     drop(killed);
     if let Ok(read) = Command::new("tshark").arg("-r").arg(&file).output() {

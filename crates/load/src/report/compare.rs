@@ -176,8 +176,13 @@ pub fn compare(metrics: &[Metric], a: &[Run], b: &[Run], wish: &CompareOptions) 
         let values: Option<Vec<f64>> = runs.iter().map(|r| metric.of_run(r).map(f64::ln)).collect();
         values.filter(|v| !v.is_empty())
     };
-    let measured: Vec<(Metric, Vec<f64>, Vec<f64>)> =
+    let measured =
         metrics.iter().filter_map(|m| Some((*m, logarithms(*m, a)?, logarithms(*m, b)?))).collect();
+    compare_figures(measured, wish)
+}
+
+/// The same of the logarithms of each metric's figures, those of A and those of B.
+fn compare_figures(measured: Vec<(Metric, Vec<f64>, Vec<f64>)>, wish: &CompareOptions) -> Vec<Compared> {
     let each = 1.0 - (1.0 - wish.confidence) / measured.len().max(1) as f64;
     let wish = CompareOptions { confidence: each, ..*wish };
     measured.into_iter().map(|(metric, xs, ys)| compare_one(metric, &xs, &ys, &wish)).collect()

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use flowlane::{
-    Endpoint, Host, Interface, Key, ListenOptions, PairConfig, Rss, Runtime, TcpListener, TcpStream, spawn,
+    Host, Interface, Key, ListenOptions, PairConfig, Rss, Runtime, TcpListener, TcpStream, spawn,
 };
 use flowlane_load::memcached::{MemcachedLoad, MemcachedLoadConfig, Mix};
 use flowlane_load::run::gone::Gone;
@@ -20,6 +20,7 @@ use flowlane_load::{
 };
 use flowlane_rss::Protocol;
 
+use super::tcp::{clients, config};
 use super::{memcached, ws};
 
 /// Connections that a server accepted, and those that are open.
@@ -182,27 +183,9 @@ fn writes(stream: TcpStream, _seen: Arc<Seen>) -> Served {
 }
 
 fn tcp(mode: Mode, connections: usize, rate: Option<u64>) -> TcpLoadConfig {
-    let clients: ClientRange = "10.0.1.0/24".parse().unwrap();
-    TcpLoadConfig {
-        target: Endpoint::from("10.0.0.1:7".parse::<std::net::SocketAddr>().unwrap()),
-        mode,
-        sources: Sources::Addresses { clients: vec![clients], lanes: rss().buckets.len() },
-        connections,
-        rate,
-        poisson: false,
-        size: 64,
-        total: None,
-        opening: 1000,
-        phases: phases(),
-        timeout: Duration::from_secs(5),
-        nodelay: true,
-        verify: true,
-        reset: false,
-        fast_open: false,
-        exact: true,
-        seed: 5,
-        snapshots: None,
-    }
+    let sources = Sources::Addresses { clients: vec![clients()], lanes: rss().buckets.len() };
+    let phases = phases();
+    TcpLoadConfig { sources, rate, size: 64, opening: 1000, phases, ..config(mode, connections) }
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn rss() -> Arc<Rss> {
     Arc::new(Rss::new(Key::MICROSOFT, 1))
 }
 
-fn clients() -> ClientRange {
+pub(crate) fn clients() -> ClientRange {
     "10.0.1.0/24".parse().unwrap()
 }
 
@@ -62,7 +62,7 @@ fn target() -> Endpoint {
     Endpoint::new("10.0.0.1".parse().unwrap(), 7)
 }
 
-fn config(mode: Mode, connections: usize) -> TcpLoadConfig {
+pub(crate) fn config(mode: Mode, connections: usize) -> TcpLoadConfig {
     let wish = FlowWish {
         target: target(),
         clients: &[clients()],

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flowlane_memcached::server::Options;
+use flowlane_testnet::eventually;
 
 use crate::kit::{PATIENCE, on_kernel_sockets};
 
@@ -33,11 +34,8 @@ pub(crate) fn memcached() -> Option<Peer> {
         flowlane_testnet::skipped("skipped, because there is no memcached");
         return None;
     };
-    let (peer, until) = (Peer(child, port), Instant::now() + PATIENCE);
-    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        assert!(Instant::now() < until, "memcached does not listen");
-        std::thread::yield_now();
-    }
+    let peer = Peer(child, port);
+    eventually("memcached listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
     Some(peer)
 }
 

@@ -9,6 +9,7 @@ use flowlane::link::{LinkInfo, Queue, QueueStats};
 use flowlane::wire::MacAddr;
 use flowlane::{Bind, Host, Interface, Key, OpenLink, Rss, Runtime, UdpFields, UdpSocket};
 use flowlane_sys::frame::{Frame, Pool};
+use flowlane_testnet::eventually_or;
 
 use crate::streams::{echo, there_and_back};
 use crate::traffic::{PATIENCE, rss};
@@ -221,11 +222,8 @@ fn a_link_that_is_down_keeps_no_other_worker_awake() {
     let handle = runtime.handle();
     let failed = |report: &flowlane::stats::Report| report.queues(a).map(|q| q.stats.tx_failed).sum::<u64>();
     // Some lie in the ring of the link, and in the one between the workers until the link is known to be dead.
-    let begun = Instant::now();
-    while failed(&handle.counters()) + 100 < FLOOD as u64 {
-        assert!(begun.elapsed() < PATIENCE, "{:#?}", handle.report());
-        std::thread::yield_now();
-    }
+    let now = || format!("{:#?}", handle.report());
+    eventually_or(now, || failed(&handle.counters()) + 100 >= FLOOD as u64);
     // Both in the second before the link is known to be dead, and after.
     assert!(said.recv_timeout(Duration::from_millis(300)).is_err());
     for worker in handle.counters().workers {

@@ -8,18 +8,17 @@ use flowlane::{Bucket, Host, Key, MoveError, Rss, Runtime, block_on, timeout};
 
 use crate::traffic::{CLIENT, PATIENCE, PATIENCE_FOR_MOVES, Plan, SERVER, assert_perfect};
 
-/// A thousand moves of random lanes, of the server and of the client, under load.
-// Long: a thousand moves, each waited for, under load.
+/// Hundreds of moves of random lanes, of the server and of the client, under load.
 #[test]
-fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
-    let plan = Plan { datagrams: 8_000, flows: 8, window: 4, buckets: 4, ..Plan::default() };
+fn hundreds_of_moves_under_load_lose_and_reorder_nothing() {
+    let plan = Plan { datagrams: 3_000, flows: 8, window: 8, buckets: 4, ..Plan::default() };
     let net = plan.start();
     let handle = net.runtime.handle();
     let mut flows = std::collections::BTreeMap::new();
     let (mut reported, mut moves, mut during) = (0, 0u32, 0u32);
     let mut random = 0x1234_5678_9abc_def1u64;
     let begin = Instant::now();
-    for _ in 0..1000 {
+    for _ in 0..400 {
         net.collect(&mut flows, &mut reported);
         assert!(begin.elapsed() < PATIENCE_FOR_MOVES, "{moves} moves, {reported} lanes done");
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -43,16 +42,15 @@ fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
 }
 
 /// Several lanes of both hosts at once, and moves that are given up at any moment: each lane is where its move says.
-// Long: hundreds of moves, each waited for, under load.
 #[test]
 fn moves_side_by_side_and_given_up_lose_and_reorder_nothing() {
-    let plan = Plan { datagrams: 8_000, flows: 8, window: 4, buckets: 4, ..Plan::default() };
+    let plan = Plan { datagrams: 3_000, flows: 8, window: 8, buckets: 4, ..Plan::default() };
     let net = plan.start();
     let handle = net.runtime.handle();
     let mut flows = std::collections::BTreeMap::new();
     let (mut reported, mut random) = (0, 0x9abc_def1_1234_5678u64);
     let (mut given_up, mut arrived, mut during) = (0, 0, 0);
-    for _ in 0..400 {
+    for _ in 0..300 {
         net.collect(&mut flows, &mut reported);
         during += u32::from(reported == 0);
         let places = [SERVER, CLIENT].into_iter().flat_map(|host| (0..4).map(move |b| (host, Bucket(b))));

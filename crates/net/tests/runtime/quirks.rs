@@ -76,7 +76,7 @@ fn frames_that_came_home_are_free() {
         Plan { workers: 2, datagrams: 100, pair, window: 16, flows: 32, silence, ..Plan::default() }.start();
     let handle = net.runtime.handle();
     net.finish();
-    crate::switched::eventually("some frames are neither free nor anywhere", || {
+    flowlane_testnet::eventually("some frames are neither free nor anywhere", || {
         let report = handle.counters();
         let away: u64 = report.workers.iter().map(|w| w.pool.frames - w.pool.frames_free).sum();
         let came: u64 = report.workers.iter().map(|w| w.meeting.frames_came_home).sum();

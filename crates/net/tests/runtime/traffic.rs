@@ -1,6 +1,6 @@
 //! A server that echoes and a client that checks every byte: per flow, all datagrams come back, once and in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use flowlane::link::LinkSpec;
 use flowlane::link::pair::{self, EmulatedAccess};
 use flowlane::{
     Bind, Bucket, BucketMap, Endpoint, HashConfig, Host, Indirection, Interface, Key, LinkId, PairConfig,
-    Rss, Runtime, Toeplitz, UdpFields, UdpSocket, current,
+    Rss, Runtime, SendError, SocketError, Toeplitz, UdpFields, UdpSocket, current,
 };
 
 /// No test waits longer than this for anything.
@@ -205,7 +205,8 @@ fn sources(socket: &UdpSocket, plan: &Plan, bucket: Bucket) -> Vec<Endpoint> {
 
 /// Payload of datagram `n` of a flow: anyone can tell whether it is whole.
 fn payload(source: Endpoint, n: u32, size: usize) -> Vec<u8> {
-    let mut p = n.to_be_bytes().to_vec();
+    let mut p = Vec::with_capacity(size.max(4));
+    p.extend_from_slice(&n.to_be_bytes());
     let mut x = u64::from(n) ^ u64::from(source.port) << 32 ^ 0x9e37_79b9_7f4a_7c15;
     while p.len() < size {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -219,30 +220,37 @@ async fn client(plan: &Plan) -> Flows {
     let socket = UdpSocket::bind(Bind { any_port: true, ..Bind::default() }).unwrap();
     let mut flows: Flows =
         sources(&socket, plan, bucket).into_iter().map(|source| (source, Flow::default())).collect();
+    // Which datagrams have come, of whom and by number.
+    let mut came = BTreeSet::new();
     assert_eq!(flows.len(), plan.flows as usize);
     let server = plan.server();
     let mut batch = Vec::new();
     let mut last = flowlane::now().unwrap();
+    // Whether a flow may have something to send: one has been answered, or was refused.
+    let mut changed = true;
     loop {
-        let mut open = false;
-        for (source, flow) in &mut flows {
-            let done = |f: &Flow| f.received + f.damaged - f.duplicates.min(f.received);
-            open |= done(flow) < plan.datagrams;
-            // The first datagram of a flow has its next hops looked up; the others follow when it is back.
-            let window = if flow.received == 0 && flow.damaged == 0 { 1 } else { plan.window };
-            while flow.sent < plan.datagrams && flow.sent < done(flow) + window {
-                let data = payload(*source, flow.sent, plan.size);
-                match socket.try_send(&data, Some(*source), Some(server)) {
-                    Ok(()) => flow.sent += 1,
-                    Err(flowlane::SocketError::Send(
-                        flowlane::SendError::Full | flowlane::SendError::NoFrame,
-                    )) => break,
-                    Err(e) => panic!("{e}"),
+        if std::mem::take(&mut changed) {
+            let mut open = false;
+            for (source, flow) in &mut flows {
+                let done = flow.received + flow.damaged - flow.duplicates;
+                open |= done < plan.datagrams;
+                // The first datagram of a flow has its next hops looked up; the others follow when it is back.
+                let window = if flow.received == 0 && flow.damaged == 0 { 1 } else { plan.window };
+                while flow.sent < plan.datagrams && flow.sent < done + window {
+                    let data = payload(*source, flow.sent, plan.size);
+                    match socket.try_send(&data, Some(*source), Some(server)) {
+                        Ok(()) => flow.sent += 1,
+                        Err(SocketError::Send(SendError::Full | SendError::NoFrame)) => {
+                            changed = true;
+                            break;
+                        }
+                        Err(e) => panic!("{e}"),
+                    }
                 }
             }
-        }
-        if !open {
-            return flows;
+            if !open {
+                return flows;
+            }
         }
         socket.try_recv_batch(&mut batch, 256).unwrap();
         let now = flowlane::now().unwrap();
@@ -253,7 +261,7 @@ async fn client(plan: &Plan) -> Flows {
             flowlane::yield_now().await;
             continue;
         }
-        last = now;
+        (last, changed) = (now, true);
         for datagram in batch.drain(..) {
             let flow = flows.get_mut(&datagram.destination).expect("a flow of this lane");
             let n = u32::from_be_bytes(datagram.payload()[..4].try_into().unwrap());
@@ -261,7 +269,7 @@ async fn client(plan: &Plan) -> Flows {
                 flow.damaged += 1;
                 continue;
             }
-            flow.duplicates += u32::from(n + 1 == flow.received && flow.received > 0);
+            flow.duplicates += u32::from(!came.insert((datagram.destination, n)));
             flow.reordered += u32::from(n != flow.received);
             flow.received += 1;
             for b in datagram.payload() {

@@ -4,9 +4,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream as Peer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flowlane::{Host, Io, KernelStats, ListenOptions, Runtime, TcpListener, TcpStream, sleep, spawn};
+use flowlane_testnet::eventually_or;
 
 use crate::kit::{Over, PATIENCE, SERVER, rss};
 
@@ -82,11 +83,7 @@ fn who_is_not_read_is_in_nobodys_way() {
         let handle = runtime.handle();
         let kernel = || handle.report().kernel(SERVER).unwrap();
         let wait_until = |holds: &dyn Fn(&KernelStats) -> bool| {
-            let until = Instant::now() + PATIENCE;
-            while !holds(&kernel()) {
-                assert!(Instant::now() < until, "{over:?}: {:?}", kernel());
-                std::thread::yield_now();
-            }
+            eventually_or(|| format!("{over:?}: {:?}", kernel()), || holds(&kernel()));
         };
         let mut silent: Vec<_> = (0..SILENT)
             .map(|_| {

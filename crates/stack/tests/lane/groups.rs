@@ -16,6 +16,7 @@ use flowlane_stack::wire::{
 
 use crate::net::{Host, Net, Plan, end, ip};
 use crate::resolution::arp;
+use crate::routers::listen;
 use crate::strangers::{frame, ndp, v6};
 
 const RIVAL: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -36,24 +37,6 @@ fn up(config: IpConfig) -> Net {
 
 fn quiet() -> IpConfig {
     IpConfig { dad_transmits: 0, ..IpConfig::default() }
-}
-
-/// What B sends until `end`, and when; its timers fire as they fall due.
-fn listen(net: &mut Net, time: Duration) -> Vec<Vec<u8>> {
-    let end = net.now + time;
-    let mut all = Vec::new();
-    loop {
-        all.extend(net.b.output(net.now, &net.pool).iter().map(|f| f.data().to_vec()));
-        match net.b.lanes.iter().filter_map(flowlane_stack::Lane::poll_at).min() {
-            Some(at) if at <= end => net.now = net.now.max(at),
-            _ => break,
-        }
-        for lane in &mut net.b.lanes {
-            lane.on_timer(net.now, &net.pool);
-        }
-    }
-    net.now = end;
-    all
 }
 
 fn give(net: &mut Net, packet: &[u8]) {

@@ -30,7 +30,12 @@ fn up() -> Net {
 
 /// Seconds pass; what B sends in them.
 pub(crate) fn wait(net: &mut Net, seconds: u64) -> Vec<Vec<u8>> {
-    let end = net.now + Duration::from_secs(seconds);
+    listen(net, Duration::from_secs(seconds))
+}
+
+/// Time passes; what B sends in it. Its timers fire as they fall due.
+pub(crate) fn listen(net: &mut Net, time: Duration) -> Vec<Vec<u8>> {
+    let end = net.now + time;
     let mut all = Vec::new();
     loop {
         all.extend(net.b.output(net.now, &net.pool).iter().map(|f| f.data().to_vec()));

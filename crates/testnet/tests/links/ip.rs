@@ -9,7 +9,7 @@ use crate::common::skip;
 use flowlane::link::af_packet::{self, AfPacketOptions};
 use flowlane::link::{Claim, OpenError};
 use flowlane::{Host, Interface, Key, Rss, Runtime, StartError, UdpSocket};
-use flowlane_testnet::Namespace;
+use flowlane_testnet::{Namespace, eventually_or};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -135,15 +135,8 @@ fn behind_a_bridge_that_snoops() {
         flowlane_testnet::skipped("skipped, because there is no ping (its part only)");
     }
     // A report is sent again, in case that the first is lost (RFC 3810 section 9.14.1).
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let stats = runtime.handle().report().total(0);
-        if stats.icmp6.group_reports_sent >= 2 {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{:?}", stats.icmp6);
-        std::thread::yield_now();
-    }
+    let icmp6 = || runtime.handle().report().total(0).icmp6;
+    eventually_or(|| format!("{:?}", icmp6()), || icmp6().group_reports_sent >= 2);
     assert_eq!(runtime.stop().total(0).arp.conflicts, 0);
 }
 
@@ -157,25 +150,9 @@ fn an_address_that_the_kernel_has_is_left_to_it() {
     lan.peer.ip(&format!("addr add {OURS}/64 dev far0 nodad")).unwrap();
     lan.peer.ip("addr add 10.11.7.2/24 dev far0").unwrap();
     let runtime = lan.start();
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let arp = runtime.handle().report().total(0).arp;
-        // One for either address; the link-local one is ours alone.
-        if arp.conflicts >= 2 {
-            break;
-        }
-        assert!(Instant::now() < deadline, "no conflict was noticed: {arp:?}");
-        std::thread::yield_now();
-    }
-    // Announced is what is left: the link-local address.
-    let deadline = Instant::now() + PATIENCE;
-    let arp = loop {
-        let arp = runtime.handle().report().total(0).arp;
-        if arp.announcements_sent >= 2 {
-            break arp;
-        }
-        assert!(Instant::now() < deadline, "{arp:?}");
-        std::thread::yield_now();
-    };
-    assert_eq!((arp.announcements_sent, arp.probes_sent), (2, 3));
+    let arp = || runtime.handle().report().total(0).arp;
+    // A conflict for either address; the link-local one is ours alone. Announced is what is left: that one.
+    eventually_or(|| format!("no conflict: {:?}", arp()), || arp().conflicts >= 2);
+    eventually_or(|| format!("{:?}", arp()), || arp().announcements_sent >= 2);
+    assert_eq!((arp().announcements_sent, arp().probes_sent), (2, 3));
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use flowlane::{OpenLink, Rss, TcpConfig, UdpFields, zone};
+use flowlane::{Endpoint, OpenLink, Protocol, Rss, TcpConfig, UdpFields, zone};
 use flowlane_load::report::model::Setup;
 use flowlane_load::report::{About, PoolAbout, Run as Report, SnapshotsTo, Usage};
 use flowlane_load::run::lanes::{self, Lanes};
@@ -25,7 +25,7 @@ use flowlane_load::{ClientRange, Part, Phase, Sources, timeline};
 use super::find::{self, Find, Measured};
 use super::given::{self, Later};
 use super::home::Home;
-use super::near::{self, AimOptions, FEW_FRAMES, Near, Run};
+use super::near::{self, AimOptions, FEW_FRAMES, Flows, Near, Run};
 use super::reach::{NOWHERE, Named};
 use super::{EVERY, alignment, arrivals, set};
 use crate::drops;
@@ -269,6 +269,24 @@ impl Course {
     /// What is left of `amount` connections or flows to a generator with these lanes: all, or those of its part.
     pub(super) fn share(&self, amount: usize, lanes: usize) -> usize {
         self.part.map_or(amount, |part| part.share(amount as u64, lanes) as usize)
+    }
+
+    /// Where connections that stay come from: ports of ours in turn, or, where buckets of the target are aimed at, those that hit them.
+    pub(super) fn sources(
+        &self,
+        rss: &Rss,
+        clients: &[ClientRange],
+        connections: usize,
+        seed: u64,
+    ) -> anyhow::Result<Sources> {
+        let target = Endpoint::from(self.target);
+        let theirs = self.aim.theirs(UdpFields::Two)?;
+        if self.near.is_kernel() || theirs.is_none() {
+            return self.near.addresses(rss, clients, target);
+        }
+        let flows = self.share(connections, rss.buckets.len());
+        let wanted = Flows { target, protocol: Protocol::TCP, flows, all: true, seed };
+        self.near.flows(rss, clients, &theirs, &wanted)
     }
 
     /// The phases of a run, or of each run of a search.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields};
+use flowlane::{Endpoint, Rss, TcpConfig};
 use flowlane_http::tls::{Alpn, ClientOptions, ClientTls, Trust};
 use flowlane_load::http::Url;
 use flowlane_load::report::SnapshotsTo;
@@ -15,7 +15,6 @@ use flowlane_load::ws::{self, Kind, Opening, Payload, WsCounts, WsLoad, WsLoadCo
 use flowlane_load::{ClientRange, Part, Phase, Sources};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
-use super::near::Flows;
 use super::rate_in_words;
 use super::reach::Named;
 use crate::units::{self, show_count};
@@ -192,15 +191,8 @@ impl Load for Ws {
     fn plan(&self, rss: &Rss, clients: &[ClientRange], phases: Vec<Phase>) -> anyhow::Result<WsLoadConfig> {
         let near = &self.course.near;
         let (target, seed) = (Endpoint::from(self.course.target), near.seed()?);
-        let theirs = self.course.aim.theirs(UdpFields::Two)?;
         let connections = usize::try_from(self.connections).context("--connections")?;
-        let sources = if near.is_kernel() || theirs.is_none() {
-            near.addresses(rss, clients, target)?
-        } else {
-            let flows = self.course.share(connections, rss.buckets.len());
-            let wanted = Flows { target, protocol: Protocol::TCP, flows, all: true, seed };
-            near.flows(rss, clients, &theirs, &wanted)?
-        };
+        let sources = self.course.sources(rss, clients, connections, seed)?;
         let kind = if self.text { Kind::Text } else { Kind::Binary };
         Ok(WsLoadConfig {
             target,

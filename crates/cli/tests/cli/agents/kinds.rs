@@ -49,14 +49,14 @@ fn by_lane(report: &Value) -> Vec<u64> {
 // Long: every kind of load has a run of two seconds by agents.
 #[test]
 fn three_agents_make_one_run_of_each_kind() {
-    let Some(nats) = Nats::start(&[]) else { return };
     let ahead = [("a", 0.0), ("b", 1.5), ("c", -3.0)];
-    let _agents = ahead
-        .map(|(name, ahead)| nats.agent(name, &[&format!("--clock-ahead={ahead}s"), "--", "--workers", "1"]));
-    for (load, options) in KINDS {
+    side_by_side(KINDS, |nats, load, options| {
+        let _agents = ahead.map(|(name, ahead)| {
+            nats.agent(name, &[&format!("--clock-ahead={ahead}s"), "--", "--workers", "1"])
+        });
         let service = Service::of(load);
         let agents = ["--agents", "lab:3", "-r", "300", "-d", "2s"];
-        let output = run(&nats, load, &service.address, &[options, &agents]);
+        let output = run(nats, load, &service.address, &[options, &agents]);
         let report = report(&output);
         assert!(matches!(output.status.code(), Some(0 | 3)), "{load}: {report}");
         assert_eq!(service.heard(), 600, "{load}");
@@ -72,7 +72,7 @@ fn three_agents_make_one_run_of_each_kind() {
             assert_eq!(agent["first-lane"], 2 * i, "{load}");
         }
         assert_eq!(report["setup"]["command"], format!("load {load}"));
-    }
+    });
 }
 
 /// Two agents with four lanes together choose as one generator with four lanes does, lane by lane: also at random moments, of a rate and connections that
@@ -80,19 +80,16 @@ fn three_agents_make_one_run_of_each_kind() {
 // Long: every schedule is run twice, by agents and by one generator.
 #[test]
 fn two_agents_send_what_one_generator_would() {
-    let Some(nats) = Nats::start(&[]) else { return };
-    let _agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
-    for (load, flows, mode) in [
-        ("tcp", "-c", &["--mode", "connect"][..]),
-        ("udp", "--flows", &[]),
-        ("memcached", "-c", &["-u", "30%"]),
-    ] {
+    let kinds = [("tcp", &["--mode", "connect"][..]), ("udp", &[]), ("memcached", &["-u", "30%"])];
+    side_by_side(kinds, |nats, load, mode| {
+        let _agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
+        let flows = if load == "udp" { "--flows" } else { "-c" };
         for (count, poisson) in [("7", &["--poisson"][..]), ("3", &[])] {
             let service = Service::of(load);
             let asked = [flows, count, "-r", "331", "-d", "1s", "--seed", "9"];
             let one = alone(load, &service.address, "2", &[mode, poisson, &asked]);
             let before = service.heard();
-            let output = run(&nats, load, &service.address, &[mode, poisson, &asked, &["--agents", "lab:2"]]);
+            let output = run(nats, load, &service.address, &[mode, poisson, &asked, &["--agents", "lab:2"]]);
             let together = report(&output);
             assert_eq!(service.heard(), 2 * before, "{load} with {count} of {flows}");
             assert_eq!(by_lane(&together), by_lane(&one), "{load} with {count} of {flows}");
@@ -104,7 +101,7 @@ fn two_agents_send_what_one_generator_would() {
                 assert_eq!(of(&together), of(&one), "{load}: {counts}");
             }
         }
-    }
+    });
 }
 
 /// WebSockets and their messages, dealt out; what the server counted is what was asked for.
@@ -146,22 +143,21 @@ fn two_agents_make_one_run_of_web_sockets() {
 // Long: every kind of load has two runs by agents.
 #[test]
 fn clients_are_dealt_out_unless_they_are_the_agents_own() {
-    let Some(nats) = Nats::start(&[]) else { return };
     let clients =
         |from: u8, to: u8| (from..=to).map(|n| [127, 0, 9, n].into()).collect::<Vec<std::net::IpAddr>>();
-    for (load, options) in KINDS {
+    side_by_side(KINDS, |nats, load, options| {
         let agents = ["a", "b"].map(|name| nats.agent(name, &["--", "--workers", "1"]));
         let service = Service::of(load);
         let asked = ["--agents", "lab:2", "-r", "120", "-d", "1s"];
         let all = ["--clients", "127.0.9.1-127.0.9.4"];
-        report(&run(&nats, load, &service.address, &[options, &asked, &all]));
+        report(&run(nats, load, &service.address, &[options, &asked, &all]));
         assert_eq!(
             service.peers.lock().unwrap().iter().copied().collect::<Vec<_>>(),
             clients(1, 4),
             "{load}"
         );
         // One address is too few for two.
-        let output = run(&nats, load, &service.address, &[options, &asked, &["--clients", "127.0.9.1"]]);
+        let output = run(nats, load, &service.address, &[options, &asked, &["--clients", "127.0.9.1"]]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
             output.status.code() == Some(1) && said.contains("no client address is left"),
@@ -171,13 +167,13 @@ fn clients_are_dealt_out_unless_they_are_the_agents_own() {
         let _agents = [("a", "127.0.9.8"), ("b", "127.0.9.9")]
             .map(|(name, own)| nats.agent(name, &["--", "--workers", "1", "--clients", own]));
         let service = Service::of(load);
-        report(&run(&nats, load, &service.address, &[options, &asked]));
+        report(&run(nats, load, &service.address, &[options, &asked]));
         assert_eq!(
             service.peers.lock().unwrap().iter().copied().collect::<Vec<_>>(),
             clients(8, 9),
             "{load}"
         );
-    }
+    });
 }
 
 /// What an agent may not send to, of each kind, and what no part is left of.

@@ -9,9 +9,11 @@ use std::process::{Command, Stdio};
 
 use flowlane::{Bucket, HashConfig, Key, Rss, UdpFields};
 use flowlane_rss::{Flow, Protocol};
-use flowlane_testnet::{Namespace, Program, Scratch, free_port};
+use flowlane_testnet::{Namespace, Program, Scratch, eventually, free_port};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::counted::count;
 
 /// A command in a namespace, or here.
 fn command(inside: Option<&Namespace>, line: &str) -> Command {
@@ -53,15 +55,6 @@ fn load(inside: Option<&Namespace>, line: &str) -> Value {
     let late = report["slip"]["kept"] == false && report["failed"].as_array().unwrap().len() == 1;
     assert!(output.status.success() || late, "{line}: {stderr}");
     report
-}
-
-/// A count of all the run, measured or not, by its name in the report.
-fn count(report: &Value, name: &str) -> u64 {
-    let of = |part: &Value| {
-        let found = [&part[name], &part["more"][name], &part["errors"][name]["count"]];
-        found.into_iter().find_map(Value::as_u64).unwrap_or(0)
-    };
-    of(&report["total"]["counts"]) + of(&report["total"]["unmeasured"])
 }
 
 /// Two namespaces with a wire between them: `va` in the first, `vb` in the second. `None`, having said why.
@@ -565,11 +558,7 @@ fn nginx_over_loopback() {
         .args(["-e", &dir.path("first.log"), "-c", &dir.path("nginx.conf")])
         .spawn()
         .unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(std::time::Instant::now() < deadline, "nginx does not listen");
-        std::thread::yield_now();
-    }
+    eventually("nginx listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let mut asked = 0;
     for more in ["--rate 300", "--rate 100 --no-keepalive", "-n 400 --pipeline 4"] {
         let report = load(

@@ -1,7 +1,7 @@
 //! The PROXY protocol: by hand, from one relay to another, and with HAProxy.
 
 use super::*;
-use flowlane_testnet::{Program, Scratch};
+use flowlane_testnet::{Program, Scratch, eventually_or};
 
 /// What a target gets of a client that sends this and ends its direction; `None` if the client is reset instead.
 fn got(relay: &Relay, target: &Target, sent: &[u8]) -> Option<(String, SocketAddr)> {
@@ -78,11 +78,7 @@ fn haproxy(tag: &str, bind: &str, server: &str) -> (Program, Scratch) {
 
 /// Waits until somebody listens.
 fn until_it_listens(at: SocketAddr) {
-    let until = Instant::now() + PATIENCE;
-    while TcpStream::connect(at).is_err() {
-        assert!(Instant::now() < until, "{at} does not listen");
-        std::thread::yield_now();
-    }
+    eventually_or(|| format!("{at} listens"), || TcpStream::connect(at).is_ok());
 }
 
 /// client ─▶ HAProxy ─ PROXY ─▶ relay ─ PROXY ─▶ HAProxy ─ PROXY 1 ─▶ target: it is told of the client at the beginning.

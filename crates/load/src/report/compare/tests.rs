@@ -158,44 +158,46 @@ fn a_step_of_the_histogram_is_no_difference() {
     assert_eq!(compared.finding, Finding::NoDifferenceShown, "{compared:?}");
 }
 
-/// A run of a machine that is as slow as `day` (0: as always) and of a program that is slower by the factor `slow`.
-fn simulate(run: &mut Run, rng: &mut Rng, day: f64, slow: f64) {
+/// Logarithms of the figures of a run, in the order of [`Metric::ALL`], on a machine that is as slow as `day` (0: as always) and of a program that is
+/// slower by the factor `slow`.
+fn simulate(rng: &mut Rng, day: f64, slow: f64) -> [f64; 6] {
     // What all figures of a run have in common, and each its own: higher percentiles waver more.
-    let mine = day + 0.01 * normal(rng);
-    run.total.latency.0.reset();
-    let base = 1e6 * slow * mine.exp();
-    let (middle, tail) = ((0.003 * normal(rng)).exp(), (0.03 * normal(rng)).exp());
-    for i in 0..100u32 {
-        let longer = if i < 97 { middle * (1.0 + f64::from(i) / 1e3) } else { 3.0 * tail };
-        run.total.latency.record((base * longer) as u64);
-    }
-    run.total.rates.answered = 1e5 / slow / mine.exp() * (0.005 * normal(rng)).exp();
-    run.generator.cpu_ns_per_answer = (1e5 * slow * mine.exp() * (0.005 * normal(rng)).exp()) as u64;
+    let mine = slow.ln() + day + 0.01 * normal(rng);
+    let (middle, tail) = (0.003 * normal(rng), 3f64.ln() + 0.03 * normal(rng));
+    let mean = (0.97 * middle.exp() + 0.03 * tail.exp()).ln();
+    let (rate, cpu) = (-mine + 0.005 * normal(rng), mine + 0.005 * normal(rng));
+    [mine + middle, mine + tail, mine + tail, mine + mean, rate, cpu]
 }
 
-/// The share of 200 comparisons by all metrics in which any metric has a finding.
+/// Whether any of these metrics has a finding in a comparison of such runs.
+fn tells(metrics: &[Metric], a: &[[f64; 6]], b: &[[f64; 6]], wish: &CompareOptions) -> bool {
+    let of = |metric: &Metric, runs: &[[f64; 6]]| -> Vec<f64> {
+        let at = Metric::ALL.iter().position(|m| m == metric).unwrap();
+        runs.iter().map(|run| run[at]).collect()
+    };
+    let compared = compare_figures(metrics.iter().map(|m| (*m, of(m, a), of(m, b))).collect(), wish);
+    assert_eq!(compared.len(), metrics.len());
+    compared.iter().any(|c| matches!(c.finding, Finding::Better | Finding::Worse))
+}
+
+/// The share of 200 comparisons in which any metric has a finding.
 fn flagged(shape: (usize, usize), metrics: &[Metric], slow: f64) -> f64 {
-    // Their histograms are large: the same ones are filled again and again.
-    let runs = |n| -> Vec<Run> { (0..n).map(|_| join(About::default(), Vec::new())).collect() };
-    let (mut a, mut b) = (runs(shape.0), runs(shape.1));
     coverage(200, |rng| {
+        let (mut a, mut b) = (Vec::new(), Vec::new());
         for i in 0..shape.0.max(shape.1) {
             // Days differ by 10 %. Unequal numbers of runs are no pairs, so they are of one day.
             let day = if shape.0 == shape.1 { 0.1 * normal(rng) } else { 0.0 };
-            if let Some(run) = a.get_mut(i) {
-                simulate(run, rng, day, 1.0);
+            if i < shape.0 {
+                a.push(simulate(rng, day, 1.0));
             }
-            if let Some(run) = b.get_mut(i) {
-                simulate(run, rng, day, slow);
+            if i < shape.1 {
+                b.push(simulate(rng, day, slow));
             }
         }
-        let compared = compare(metrics, &a, &b, &wish(rng, 0.95));
-        assert_eq!(compared.len(), metrics.len());
-        compared.iter().any(|c| matches!(c.finding, Finding::Better | Finding::Worse))
+        tells(metrics, &a, &b, &wish(rng, 0.95))
     })
 }
 
-// Long: a share of one in twenty is known from hundreds of simulated comparisons.
 #[test]
 fn equal_programs_are_told_apart_at_most_once_in_twenty() {
     for shape in [(2, 2), (3, 3), (5, 5), (10, 10), (2, 3), (4, 7)] {
@@ -206,31 +208,27 @@ fn equal_programs_are_told_apart_at_most_once_in_twenty() {
 
 /// Runs taken in turns, A, B, A, B, on a machine whose speed wanders: what it is in one run is nearly what it was in the run before, so
 /// the runs of a side are no independent draws.
-// Long: a share of one in twenty is known from hundreds of simulated comparisons.
 #[test]
 fn equal_programs_on_a_machine_that_wanders_are_told_apart_at_most_once_in_twenty() {
     for n in [2, 3, 5, 10] {
         for memory in [0.5f64, 0.99] {
-            let runs = || -> Vec<Run> { (0..n).map(|_| join(About::default(), Vec::new())).collect() };
-            let (mut a, mut b) = (runs(), runs());
             let share = coverage(200, |rng| {
                 // An autoregressive process of order one, which begins as it goes on: 10 % off on an average run.
                 let mut speed = 0.1 * normal(rng);
-                for (a, b) in a.iter_mut().zip(&mut b) {
-                    for run in [a, b] {
-                        simulate(run, rng, speed, 1.0);
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                for _ in 0..n {
+                    for runs in [&mut a, &mut b] {
+                        runs.push(simulate(rng, speed, 1.0));
                         speed = memory * speed + 0.1 * (1.0 - memory * memory).sqrt() * normal(rng);
                     }
                 }
-                let compared = compare(&Metric::ALL, &a, &b, &wish(rng, 0.95));
-                compared.iter().any(|c| matches!(c.finding, Finding::Better | Finding::Worse))
+                tells(&Metric::ALL, &a, &b, &wish(rng, 0.95))
             });
             assert!(share <= 0.05, "{n} and {n} runs, {memory}: {share}");
         }
     }
 }
 
-// Long: how often is known from hundreds of simulated comparisons.
 #[test]
 fn a_difference_of_a_twentieth_is_found() {
     for (shape, metrics) in

@@ -39,16 +39,18 @@ pub const STEPS: usize = 24;
 
 /// Periods in the latency and, with a schedule, in the slip of all records together; the strongest first.
 pub(super) fn find(records: &[LaneRecord], open_loop: bool) -> Vec<Period> {
-    let of = |name: &str, fine: fn(&LaneRecord) -> &Fine| {
-        let series: Vec<&Fine> = records.iter().map(fine).collect();
-        let found = search::search(&fine::join(&series));
-        found.into_iter().map(|found| Period { of: name.to_owned(), ..found }).collect::<Vec<_>>()
-    };
-    let mut all = of("latency", |record| &record.fine_latency);
+    let all = |fine: fn(&LaneRecord) -> &Fine| -> Vec<&Fine> { records.iter().map(fine).collect() };
+    let mut found = find_in("latency", &all(|record| &record.fine_latency));
     if open_loop {
-        all.extend(of("slip", |record| &record.fine_slip));
+        found.extend(find_in("slip", &all(|record| &record.fine_slip)));
     }
-    all
+    found
+}
+
+/// Periods in what all these series noted of it; the strongest first.
+fn find_in(of: &str, series: &[&Fine]) -> Vec<Period> {
+    let found = search::search(&fine::join(series));
+    found.into_iter().map(|found| Period { of: of.to_owned(), ..found }).collect()
 }
 
 impl Period {

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use flowlane::{Endpoint, Protocol, Rss, TcpConfig, UdpFields, zone};
+use flowlane::{Endpoint, Rss, TcpConfig, zone};
 use flowlane_load::memcached::{self, MemcachedCounts, MemcachedLoad, MemcachedLoadConfig, REQUESTS};
 use flowlane_load::report::SnapshotsTo;
 use flowlane_load::{ClientRange, Part, Phase, Sources};
 
 use super::course::{Course, Judgement, Load, Needs, Words};
-use super::near::Flows;
 use super::rate_in_words;
 use super::reach::Named;
 use crate::say::say;
@@ -109,15 +108,8 @@ impl Load for Memcached {
     ) -> anyhow::Result<MemcachedLoadConfig> {
         let near = &self.course.near;
         let (target, seed) = (Endpoint::from(self.course.target), near.seed()?);
-        let theirs = self.course.aim.theirs(UdpFields::Two)?;
         let connections = usize::try_from(self.connections).context("--connections")?;
-        let sources = if near.is_kernel() || theirs.is_none() {
-            near.addresses(rss, clients, target)?
-        } else {
-            let flows = self.course.share(connections, rss.buckets.len());
-            let wanted = Flows { target, protocol: Protocol::TCP, flows, all: true, seed };
-            near.flows(rss, clients, &theirs, &wanted)?
-        };
+        let sources = self.course.sources(rss, clients, connections, seed)?;
         Ok(MemcachedLoadConfig {
             target,
             sources,
