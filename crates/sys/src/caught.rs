@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -13,59 +14,64 @@ use std::task::{Context, Poll};
 /// Message of a panic.
 pub type Payload = Box<dyn Any + Send>;
 
-/// A future that returns a panic as its result. A function is called for each panic when it happens.
-#[derive(Debug)]
-pub struct Caught<F> {
-    inner: ManuallyDrop<F>,
-    told: fn(),
+/// Who is told of panics: a type, so that it takes no room in the very many futures that wait.
+pub trait Told {
+    /// Is called after each panic.
+    fn panicked();
 }
 
-impl<F> Caught<F> {
-    /// Wraps `inner`; `told` is called after each panic.
-    pub fn new(inner: F, told: fn()) -> Self {
-        Self { inner: ManuallyDrop::new(inner), told }
+/// A future that returns a panic as its result. `W` is told of each panic when it happens.
+#[derive(Debug)]
+pub struct Caught<F, W: Told> {
+    inner: ManuallyDrop<F>,
+    told: PhantomData<fn() -> W>,
+}
+
+impl<F, W: Told> Caught<F, W> {
+    /// Wraps `inner`.
+    pub fn new(inner: F) -> Self {
+        Self { inner: ManuallyDrop::new(inner), told: PhantomData }
     }
 }
 
-impl<F: Future> Future for Caught<F> {
-    type Output = Result<Contained<F::Output>, Payload>;
+impl<F: Future, W: Told> Future for Caught<F, W> {
+    type Output = Result<Contained<F::Output, W>, Payload>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // SAFETY: `inner` is pinned as `self` is: it is never moved, nothing else hands out a reference to it, it is dropped
         // where it is, and `Caught` is `Unpin` only if it is.
-        let (inner, told) = unsafe {
-            let this = self.get_unchecked_mut();
-            (Pin::new_unchecked(&mut *this.inner), this.told)
-        };
+        let inner = unsafe { Pin::new_unchecked(&mut *self.get_unchecked_mut().inner) };
         match catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
-            Ok(Poll::Ready(value)) => Poll::Ready(Ok(Contained { value: ManuallyDrop::new(value), told })),
+            Ok(Poll::Ready(value)) => {
+                Poll::Ready(Ok(Contained { value: ManuallyDrop::new(value), told: PhantomData }))
+            }
             Ok(Poll::Pending) => Poll::Pending,
             Err(payload) => {
-                told();
+                W::panicked();
                 Poll::Ready(Err(payload))
             }
         }
     }
 }
 
-impl<F> Drop for Caught<F> {
+impl<F, W: Told> Drop for Caught<F, W> {
     fn drop(&mut self) {
         // SAFETY: dropped here and nowhere else, once.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(&mut self.inner) }));
         if result.is_err() {
-            (self.told)();
+            W::panicked();
         }
     }
 }
 
 /// A result that may be dropped unused, and whose destructor may panic.
 #[derive(Debug)]
-pub struct Contained<T> {
+pub struct Contained<T, W: Told> {
     value: ManuallyDrop<T>,
-    told: fn(),
+    told: PhantomData<fn() -> W>,
 }
 
-impl<T> Contained<T> {
+impl<T, W: Told> Contained<T, W> {
     /// The value, no longer contained.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
@@ -74,12 +80,12 @@ impl<T> Contained<T> {
     }
 }
 
-impl<T> Drop for Contained<T> {
+impl<T, W: Told> Drop for Contained<T, W> {
     fn drop(&mut self) {
         // SAFETY: dropped here and nowhere else, once: `into_inner` leaves nothing to drop.
         let result = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(&mut self.value) }));
         if result.is_err() {
-            (self.told)();
+            W::panicked();
         }
     }
 }
@@ -100,8 +106,17 @@ mod tests {
 
     static TOLD: AtomicUsize = AtomicUsize::new(0);
 
-    fn told() {
-        TOLD.fetch_add(1, Ordering::Relaxed);
+    #[derive(Debug)]
+    struct Count;
+
+    impl Told for Count {
+        fn panicked() {
+            TOLD.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn caught<F: Future>(inner: F) -> Caught<F, Count> {
+        Caught::new(inner)
     }
 
     struct Bad;
@@ -115,8 +130,8 @@ mod tests {
     #[test]
     fn panics_of_polling_dropping_and_the_result_go_no_further() {
         let mut cx = Context::from_waker(Waker::noop());
-        let mut future = Box::pin(Caught::new(async { resume_unwind(Box::new("polled")) }, told));
-        let result: Poll<Result<Contained<()>, _>> = future.as_mut().poll(&mut cx);
+        let mut future = Box::pin(caught(async { resume_unwind(Box::new("polled")) }));
+        let result: Poll<Result<Contained<(), _>, _>> = future.as_mut().poll(&mut cx);
         let Poll::Ready(Err(payload)) = result else { panic!("{result:?}") };
         assert_eq!((words(&*payload), TOLD.load(Ordering::Relaxed)), ("polled", 1));
         drop(future);
@@ -127,17 +142,17 @@ mod tests {
             std::future::pending::<()>().await;
             drop(bad);
         };
-        let mut future = Box::pin(Caught::new(waits, told));
+        let mut future = Box::pin(caught(waits));
         assert!(future.as_mut().poll(&mut cx).is_pending());
         drop(future);
         assert_eq!(TOLD.load(Ordering::Relaxed), 2);
 
-        let mut future = Box::pin(Caught::new(async { Bad }, told));
+        let mut future = Box::pin(caught(async { Bad }));
         let Poll::Ready(Ok(result)) = future.as_mut().poll(&mut cx) else { panic!("pending") };
         drop(result);
         assert_eq!(TOLD.load(Ordering::Relaxed), 3);
 
-        let mut future = Box::pin(Caught::new(async { vec![7] }, told));
+        let mut future = Box::pin(caught(async { vec![7] }));
         let Poll::Ready(Ok(result)) = future.as_mut().poll(&mut cx) else { panic!("pending") };
         assert_eq!(result.into_inner(), [7]);
         assert_eq!(words(&5), "no words");

@@ -8,13 +8,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use async_task::FallibleTask;
-use flowlane_sys::caught::{self, Contained, Payload};
+use flowlane_sys::caught::{self, Contained, Payload, Told};
 
+use crate::context;
 use crate::lane::TaskId;
 use crate::shared::Shared;
 
+/// The count of panics of the lane that is here: a task of it panicked, or what was dropped with it did.
+#[derive(Debug)]
+pub(super) struct Panics;
+
+impl Told for Panics {
+    fn panicked() {
+        let _ = context::with_current(|slot, _| slot.counters.panics += 1);
+    }
+}
+
 /// What a task leaves behind.
-pub(super) type Outcome<T> = Result<Contained<T>, Payload>;
+pub(super) type Outcome<T> = Result<Contained<T, Panics>, Payload>;
 
 /// Waits for a task's result, or [`JoinError`] if there is none. Dropping it detaches the task, which continues.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ mod join;
 mod sleep;
 mod timeout;
 
+use join::Panics;
 pub use join::{JoinError, JoinHandle};
 pub use sleep::{Sleep, sleep, sleep_until};
 pub use timeout::{TimedOut, timeout};
@@ -112,14 +113,9 @@ where
 {
     let id = TaskId { lane: lane.id(), begun };
     // In no wrapper that awaits it: that would hold it twice.
-    let caught = Caught::new(future, count_panic);
+    let caught = Caught::<_, Panics>::new(future);
     let (ready, task) = Builder::new().metadata(id).spawn(|_| caught, lane.scheduler());
     (ready, JoinHandle::of(task.fallible()))
-}
-
-/// A task of the lane that is here panicked, or what was dropped with it did.
-fn count_panic() {
-    let _ = context::with_current(|slot, _| slot.counters.panics += 1);
 }
 
 /// Has the lane of the calling task keep a value until the runtime ends: it is dropped with the lane.

@@ -1,61 +1,53 @@
 //! The two ends of a connection, packed: very many streams stand idle, and a pair of [`SocketAddr`] takes 64 bytes.
 
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-/// Addresses and ports of a stream: 41 bytes. Both ends are of one family; IPv4 addresses take the first four bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ends {
-    local: [u8; 16],
-    remote: [u8; 16],
-    local_port: u16,
-    remote_port: u16,
-    /// The peer's zone, as kernel sockets have them for link-local addresses.
-    scope: [u8; 4],
-    v4: bool,
+/// Addresses and ports of a stream: 16 bytes. Those of IPv6, which take 56, stand aside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// Of IPv4. Our end is all zeros if it is not known.
+    V4 { local: Ipv4Addr, local_port: u16, remote_port: u16, remote: Ipv4Addr },
+    /// Ours, if known, and the peer's.
+    Wide(Box<(Option<SocketAddr>, SocketAddr)>),
 }
 
 /// Our end is not known yet.
-const UNKNOWN: u16 = 0;
-
-fn bytes(ip: IpAddr) -> [u8; 16] {
-    match ip {
-        IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96).to_be_bytes(),
-        IpAddr::V6(v6) => v6.octets(),
-    }
-}
+const UNKNOWN: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 impl Ends {
     /// Both ends, or the peer's alone.
     pub(super) fn new(local: Option<SocketAddr>, remote: SocketAddr) -> Self {
-        let scope = match remote {
-            SocketAddr::V4(_) => 0,
-            SocketAddr::V6(v6) => v6.scope_id(),
+        let v4 = match (local, remote) {
+            (None, SocketAddr::V4(remote)) => Some((UNKNOWN, remote)),
+            (Some(SocketAddr::V4(local)), SocketAddr::V4(remote)) => Some((local, remote)),
+            _ => None,
         };
-        Self {
-            local: local.map_or([0; 16], |at| bytes(at.ip())),
-            remote: bytes(remote.ip()),
-            local_port: local.map_or(UNKNOWN, |at| at.port()),
+        let Some((local, remote)) = v4 else { return Self::Wide(Box::new((local, remote))) };
+        Self::V4 {
+            local: *local.ip(),
+            local_port: local.port(),
             remote_port: remote.port(),
-            scope: scope.to_ne_bytes(),
-            v4: remote.is_ipv4(),
+            remote: *remote.ip(),
         }
-    }
-
-    fn unpacked(&self, ip: [u8; 16], port: u16, scope: u32) -> SocketAddr {
-        if let (true, [a, b, c, d, ..]) = (self.v4, ip) {
-            return ([a, b, c, d], port).into();
-        }
-        SocketAddrV6::new(ip.into(), port, 0, scope).into()
     }
 
     /// Our end, if known.
     pub(super) fn local(&self) -> Option<SocketAddr> {
-        (self.local_port != UNKNOWN).then(|| self.unpacked(self.local, self.local_port, 0))
+        match *self {
+            Self::V4 { local, local_port, .. } => {
+                let local = SocketAddrV4::new(local, local_port);
+                (local != UNKNOWN).then(|| local.into())
+            }
+            Self::Wide(ref wide) => wide.0,
+        }
     }
 
     /// The peer's.
     pub(super) fn remote(&self) -> SocketAddr {
-        self.unpacked(self.remote, self.remote_port, u32::from_ne_bytes(self.scope))
+        match *self {
+            Self::V4 { remote, remote_port, .. } => (remote, remote_port).into(),
+            Self::Wide(ref wide) => wide.1,
+        }
     }
 }
 
@@ -76,7 +68,7 @@ mod tests {
             let ends = Ends::new(None, remote);
             assert_eq!((ends.local(), ends.remote()), (None, remote));
         }
-        assert!(size_of::<Ends>() <= 42);
+        assert_eq!(size_of::<Ends>(), 16);
     }
 
     /// Very many streams stand idle, each in a task that waits to read.
@@ -86,8 +78,8 @@ mod tests {
         fn size<F: Future>(_: impl FnOnce(TcpStream) -> F) -> usize {
             size_of::<F>()
         }
-        assert!(size_of::<TcpStream>() <= 72);
+        assert_eq!(size_of::<TcpStream>(), 48);
         let waiting = size(|stream| async move { stream.readable().await });
-        assert!(waiting <= size_of::<TcpStream>() + 24, "{waiting}");
+        assert!(waiting <= size_of::<TcpStream>() + 16, "{waiting}");
     }
 }

@@ -11,7 +11,7 @@ impl Connection {
     pub(crate) fn sample_rtt(&mut self, core: &mut Core, micros: u32, now: Time) {
         core.stats.rtt_samples += 1;
         core.rtts.count(micros);
-        self.rtt.sample(micros, now, core.timeouts);
+        self.rtt.sample(micros, now);
         // Guard: no `self.timers.measured();` fails loss::the_doubled_timeout_stays
         self.timers.measured();
     }
@@ -33,7 +33,7 @@ impl Connection {
     /// Silence counts from now.
     pub(crate) fn arm_keepalive(&mut self, now: Time) {
         if self.has(Flags::KEEPALIVE) && !self.has(Flags::DETACHED) {
-            self.timers.limit_life(now + self.keepalive().idle);
+            self.timers.limit_life(now, self.keepalive().idle);
             self.timers.end_probes();
         }
     }
@@ -41,6 +41,6 @@ impl Connection {
     /// A closed socket does not wait for the peer's FIN for ever.
     pub(crate) fn arm_fin_wait_2(&mut self, core: &Core, now: Time) {
         let limit = self.options().and_then(|o| o.linger2).unwrap_or(core.config.fin_wait_2);
-        self.timers.limit_life(now + limit);
+        self.timers.limit_life(now, limit);
     }
 }

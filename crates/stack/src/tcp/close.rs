@@ -51,7 +51,7 @@ impl Connection {
                 }
                 self.close_send(core);
                 match linger {
-                    Some(limit) => self.timers.limit_life(cx.now + limit),
+                    Some(limit) => self.timers.limit_life(cx.now, limit),
                     None => self.timers.stop_life(),
                 }
                 if self.state() == State::FinWait2 {
@@ -64,8 +64,8 @@ impl Connection {
     /// The reset that ends this connection (RFC 9293 §3.5.2: at SND.NXT), for the reply queue.
     pub(crate) fn send_reset(&mut self, core: &mut Core, cx: &mut Cx<'_>) {
         let header = TcpHeader {
-            src_port: self.tuple().local_port,
-            dst_port: self.tuple().remote_port,
+            src_port: self.local_port(),
+            dst_port: self.remote_port(),
             seq: self.snd.nxt(),
             ack: self.rcv.nxt(),
             flags: TcpFlags::RST | TcpFlags::ACK,
@@ -80,8 +80,7 @@ impl Connection {
             timestamps: timestamps.then(|| self.stamps.option(cx.now)),
             ..TcpOptions::default()
         };
-        let tuple = self.tuple();
-        let sent = core.reply(cx, tuple, &header, &options, self.reply_meta());
+        let sent = core.reply(cx, &self.tuple(), &header, &options, self.reply_meta());
         core.count_answer(self, sent);
     }
 
@@ -101,7 +100,7 @@ impl Connection {
         let record = Record {
             ace: self.last_ace(),
             id: ConnId::NOBODY,
-            tuple: *self.tuple(),
+            tuple: self.tuple(),
             table_hash: self.table_hash(),
             snd_nxt: self.snd.nxt(),
             rcv_nxt: self.rcv.nxt(),

@@ -95,8 +95,8 @@ impl Connection {
         self.rcv.peer_begins(seg.seq);
         self.snd.peer_begins(seg.seq);
         // RFC 9293 §3.7.1, MUST-15: 536 (IPv4) or 1220 (IPv6) if the peer does not say.
-        // Guard: `self.tuple().local.is_ipv4()` as `false` fails handshake::a_plain_peer
-        let default = if self.tuple().local.is_ipv4() { 536 } else { 1220 };
+        // Guard: `self.is_ipv4()` as `false` fails handshake::a_plain_peer
+        let default = if self.is_ipv4() { 536 } else { 1220 };
         // Guard: `.max(MIN_MSS)` as `.max(1)` fails tcp::tests::options
         let peer = seg.options.mss.filter(|mss| *mss > 0).unwrap_or(default).max(MIN_MSS);
         self.mss.lower(peer);
@@ -183,7 +183,6 @@ impl Connection {
         self.congestion.start(mss, core.config.initial_window, lost);
         self.timers.forget_backoff();
         self.acks.begin();
-        self.snd.none_is_small();
         self.snd.sent_at((cx.now.as_millis() as u32).max(1));
         self.heard(cx.now);
         self.timers.stop_ack();

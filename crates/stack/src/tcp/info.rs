@@ -6,6 +6,7 @@ use crate::tcp::connection::accecn::fed_back::Heard;
 use crate::tcp::connection::congestion::bbr::Bbr;
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::Phase;
+use crate::tcp::connection::rtt::Timeouts;
 use crate::tcp::connection::{Connection, Flags, State, scoreboard};
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -237,19 +238,19 @@ impl TcpInfo {
 }
 
 impl Connection {
-    pub(crate) fn info(&self) -> TcpInfo {
+    pub(crate) fn info(&self, timeouts: Timeouts) -> TcpInfo {
         let us = |us: u32| Duration::from_micros(u64::from(us));
         let tx = self.tx.get();
         TcpInfo {
             state: self.state(),
-            local: SocketAddr::new(self.tuple().local, self.tuple().local_port),
-            remote: SocketAddr::new(self.tuple().remote, self.tuple().remote_port),
+            local: self.local_end(),
+            remote: self.remote_end(),
             hash: self.flow_hash(),
             hash_type: self.hash_type(),
             rtt: (self.rtt.srtt() > 0).then(|| us(self.rtt.srtt())),
             rtt_var: us(self.rtt.rttvar()),
             min_rtt: (self.rtt.min() != u32::MAX).then(|| us(self.rtt.min())),
-            rto: us(self.rtt.rto()),
+            rto: us(self.rtt.rto(timeouts)),
             backoff: self.timers.doublings(),
             congestion: Some(self.congestion.algorithm()),
             pacing_rate: self.model().map(Bbr::pacing_rate),
@@ -271,7 +272,7 @@ impl Connection {
             rcv_mss: self.mss.rcv(),
             pmtu: self.path.mtu(),
             retransmits: self.retransmits(),
-            reordering: self.reordering.degree(),
+            reordering: self.reordering().degree(),
             readable: self.readable(),
             unacknowledged: self.buffered(),
             unsent: self.unsent(),

@@ -179,7 +179,7 @@ impl Tcp {
         let found = self.core.table.find(hash, |found| match found {
             Found::Connection(slot) => {
                 // While its tuple is compared.
-                connections.get_slot_ahead(slot, PLAIN).is_some_and(|c| *c.tuple() == *tuple)
+                connections.get_slot_ahead(slot, PLAIN).is_some_and(|c| c.is_of(tuple))
             }
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
         });
@@ -379,6 +379,7 @@ impl Tcp {
 
     /// Does what time demands.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.core.timers_ms = cx.now.as_millis();
         self.core.expire_time_wait(cx.now);
         self.core.stats.flow_records_active += self.core.flows.look(&self.connections, cx.now);
         // What frames alone held is told by nobody when they go.
@@ -406,9 +407,14 @@ impl Tcp {
             if n == 0 {
                 return;
             }
+            // Before anything is done to one of them, which may arm another in its place on the wheel.
+            for &slot in &due[..n] {
+                if let Some(c) = self.connections.get_slot_mut(slot) {
+                    c.timers.fired();
+                }
+            }
             for &slot in &due[..n] {
                 let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-                c.timers.fired();
                 c.on_timer(&mut self.core, cx);
                 self.finish(slot);
             }
@@ -443,7 +449,7 @@ impl Tcp {
         self.end_burst(cx);
         for slot in 0..self.connections.slots() {
             let Some(c) = self.connections.get_slot_mut(slot) else { continue };
-            let Some(mtu) = mtu(cx.paths, c.tuple().remote).filter(|mtu| *mtu < c.path.mtu()) else {
+            let Some(mtu) = mtu(cx.paths, c.remote()).filter(|mtu| *mtu < c.path.mtu()) else {
                 continue;
             };
             // Room for the headers and something behind them, whatever somebody set.
@@ -458,7 +464,7 @@ impl Tcp {
 
     fn find_hashed(&self, hash: u32, tuple: &Tuple) -> Option<u32> {
         let found = self.core.table.find(hash, |found| match found {
-            Found::Connection(slot) => self.connections.get_slot(slot).is_some_and(|c| *c.tuple() == *tuple),
+            Found::Connection(slot) => self.connections.get_slot(slot).is_some_and(|c| c.is_of(tuple)),
             Found::TimeWait(_) => false,
         });
         match found {
@@ -542,7 +548,7 @@ impl Tcp {
 
     /// Every connection; for showing, not for packets.
     pub fn list(&self) -> impl Iterator<Item = (ConnId, TcpInfo)> + '_ {
-        self.connections.iter().map(|c| (c.id(), c.info()))
+        self.connections.iter().map(|c| (c.id(), c.info(self.core.timeouts)))
     }
 }
 

@@ -142,11 +142,12 @@ impl Connection {
     }
 
     /// Whether data has to wait for its time. Then the lane looks at the connection again at that time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_held_by_pace(&mut self, core: &mut Core, now: Time) -> bool {
         self.has_model() && self.waits_for_pace(core, now)
     }
 
+    #[cold]
     fn waits_for_pace(&mut self, core: &mut Core, now: Time) -> bool {
         let id = self.id();
         let Some(model) = self.model_mut() else { return false };

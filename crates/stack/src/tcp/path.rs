@@ -67,7 +67,7 @@ impl Connection {
     }
 
     fn packet_too_big(&mut self, core: &mut Core, cx: &mut Cx<'_>, mtu: u16) {
-        let min = if self.tuple().local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+        let min = if self.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
         let mtu = if mtu == 0 {
             PLATEAUS.into_iter().find(|plateau| *plateau < self.path.mtu()).unwrap_or(min)
         } else {
@@ -80,18 +80,18 @@ impl Connection {
             return;
         }
         core.stats.pmtu_lowered += 1;
-        cx.paths.learn(cx.now, self.tuple().remote, mtu);
+        cx.paths.learn(cx.now, self.remote(), mtu);
         self.narrow(core, cx.now, mtu);
     }
 
     /// Packets have no more than `mtu` bytes from now on.
     pub(crate) fn narrow(&mut self, core: &mut Core, now: Time, mtu: u16) {
         self.path.set_mtu(mtu);
-        self.lower_mss(mtu - header_len(self.tuple().local), now);
+        self.lower_mss(mtu - header_len(self.local()), now);
         // RFC 8201 §5.4: what was too big is sent again at once; no congestion is implied.
         let mss = self.effective_mss();
         let handshake = self.state() == State::SynSent;
-        let headers = header_len(self.tuple().local);
+        let headers = header_len(self.local());
         let Some(tx) = self.tx.get_mut() else { return };
         if handshake {
             // Only data makes a SYN too big: it goes without.
@@ -117,10 +117,10 @@ impl Connection {
     /// announce stays: the path back is another.
     #[cold]
     pub(crate) fn heed_known_path(&mut self, cx: &Cx<'_>) {
-        let known = cx.paths.get(self.tuple().remote);
+        let known = cx.paths.get(self.remote());
         let Some(mtu) = known.filter(|mtu| *mtu < self.path.mtu()) else { return };
         self.path.set_mtu(mtu);
-        let mss = mtu - header_len(self.tuple().local);
+        let mss = mtu - header_len(self.local());
         if mss < self.mss.snd() {
             self.lower_mss(mss, cx.now);
         }
@@ -135,8 +135,8 @@ impl Connection {
     /// After several timeouts of big segments: perhaps a router drops them without a word. Smaller ones are tried, half as
     /// small each time.
     pub(crate) fn suspect_black_hole(&mut self, core: &mut Core, now: Time, len: u32) {
-        let min = if self.tuple().local.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
-        let min = (min - header_len(self.tuple().local)).min(core.config.black_hole_mss);
+        let min = if self.is_ipv4() { MIN_MTU_V4 } else { MIN_MTU_V6 };
+        let min = (min - header_len(self.local())).min(core.config.black_hole_mss);
         let tries = self.timers.backoff().wrapping_sub(core.config.black_hole_retries);
         let due = self.timers.backoff() >= core.config.black_hole_retries && tries % 2 == 0;
         // Guard: `!due` as `false` fails tcp::tests::icmp tcp::tests::loss
@@ -158,7 +158,7 @@ impl Connection {
         if secs.wrapping_sub(self.mss_lowered_secs()) > RAISE_AFTER {
             self.set_mss_lowered(false);
             self.mss.restore(self.path.base());
-            let whole = self.path.base() + header_len(self.tuple().local);
+            let whole = self.path.base() + header_len(self.local());
             self.path.set_mtu(self.path.mtu().max(whole));
             core.stats.mss_raises += 1;
         }

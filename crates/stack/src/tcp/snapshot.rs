@@ -106,7 +106,7 @@ impl Tcp {
             snapshot.rows.push(TcpRow {
                 congestion: Some(c.congestion.algorithm()),
                 ecn: Agreed::of(c),
-                ..row(c.state(), c.tuple(), queues, (c.flow_hash(), c.hash_type()))
+                ..row(c.state(), &c.tuple(), queues, (c.flow_hash(), c.hash_type()))
             });
         }
         for (state, count) in self.core.states.iter() {

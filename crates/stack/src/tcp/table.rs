@@ -121,6 +121,59 @@ impl Hash for Tuple {
     }
 }
 
+/// The addresses of a [`Tuple`] as a connection keeps them: 16 bytes. Those of IPv6, four times as long, stand aside.
+#[derive(Debug)]
+pub(crate) enum Addresses {
+    /// Of IPv4.
+    V4 { local: Ipv4Addr, remote: Ipv4Addr },
+    /// Ours and the peer's.
+    Wide(Box<[IpAddr; 2]>),
+}
+
+impl Addresses {
+    #[inline]
+    pub(crate) fn of(tuple: &Tuple) -> Self {
+        match (tuple.local, tuple.remote) {
+            (IpAddr::V4(local), IpAddr::V4(remote)) => Self::V4 { local, remote },
+            (local, remote) => Self::Wide(Box::new([local, remote])),
+        }
+    }
+
+    /// Ours.
+    #[inline]
+    pub(crate) fn local(&self) -> IpAddr {
+        match self {
+            Self::V4 { local, .. } => IpAddr::V4(*local),
+            Self::Wide(wide) => wide[0],
+        }
+    }
+
+    /// The peer's.
+    #[inline]
+    pub(crate) fn remote(&self) -> IpAddr {
+        match self {
+            Self::V4 { remote, .. } => IpAddr::V4(*remote),
+            Self::Wide(wide) => wide[1],
+        }
+    }
+
+    /// Whether they are IPv4's.
+    #[inline]
+    pub(crate) const fn is_ipv4(&self) -> bool {
+        matches!(self, Self::V4 { .. })
+    }
+
+    /// Whether they are those of `tuple`.
+    #[inline]
+    pub(crate) fn are_of(&self, tuple: &Tuple) -> bool {
+        match (self, tuple.local, tuple.remote) {
+            (Self::V4 { local, remote }, IpAddr::V4(l), IpAddr::V4(r)) => both(*local, *remote) == both(l, r),
+            (Self::V4 { .. }, ..) => false,
+            (Self::Wide(wide), l, r) => **wide == [l, r],
+        }
+    }
+}
+
 /// A value that stores its own name.
 pub(crate) trait Named {
     fn id(&self) -> ConnId;
@@ -437,5 +490,26 @@ mod tests {
         let again: Vec<_> = (0..50_000).map(|n| slab.insert_with(|id| (id, n)).0).collect();
         assert!(again.iter().all(|id| slab.get(*id).is_some()));
         assert!(ids[100..].iter().all(|id| slab.get(*id).is_none()), "an old name leads nowhere");
+    }
+
+    #[test]
+    fn addresses_are_what_they_were_in_both_families() {
+        assert_eq!(size_of::<Addresses>(), 16);
+        let all = ["10.0.0.1", "10.0.0.2", "fd00::1", "fd00::2", "::ffff:10.0.0.1", "::ffff:10.0.0.2"];
+        let all = all.map(|ip| ip.parse::<IpAddr>().expect("an address"));
+        let tuples: Vec<_> = all
+            .iter()
+            .flat_map(|local| {
+                all.map(|remote| Tuple { local: *local, remote, local_port: 1, remote_port: 2 })
+            })
+            .collect();
+        for (n, tuple) in tuples.iter().enumerate() {
+            let kept = Addresses::of(tuple);
+            assert_eq!((kept.local(), kept.remote()), (tuple.local, tuple.remote));
+            assert_eq!(kept.is_ipv4(), tuple.local.is_ipv4() && tuple.remote.is_ipv4());
+            for (m, other) in tuples.iter().enumerate() {
+                assert_eq!(kept.are_of(other), n == m, "{tuple:?} and {other:?}");
+            }
+        }
     }
 }

@@ -37,7 +37,10 @@ impl Connection {
                 RtxTimer::Cork => {
                     self.timers.stop_rtx();
                     self.set_force(true);
-                    self.snd.write_ends(self.data_seq() + self.buffered());
+                    let end = self.data_seq() + self.buffered();
+                    if let Some(tx) = self.tx.get_mut() {
+                        tx.writes.end_at(Some(end));
+                    }
                 }
             }
         }
@@ -178,14 +181,14 @@ impl Connection {
         let due = self.heard_at() + keepalive.idle;
         // Guard: `due > cx.now` as `false` fails tcp::tests::keepalive
         if due > cx.now {
-            self.timers.limit_life(due);
+            self.timers.limit_life(cx.now, due.saturating_duration_since(cx.now));
             return;
         }
         // MUST-24: only while nothing of ours is on its way; then the other timers watch.
         // Guard: `self.snd.outstanding() > 0 || self.unsent() > 0` as `false` fails
         // keepalive::no_probe_while_data
         if self.snd.outstanding() > 0 || self.unsent() > 0 {
-            self.timers.limit_life(cx.now + keepalive.idle);
+            self.timers.limit_life(cx.now, keepalive.idle);
             return;
         }
         core.stats.keepalive_timeouts += 1;
@@ -202,6 +205,6 @@ impl Connection {
         }
         self.timers.count_probe();
         self.probe_alive();
-        self.timers.limit_life(cx.now + keepalive.interval);
+        self.timers.limit_life(cx.now, keepalive.interval);
     }
 }

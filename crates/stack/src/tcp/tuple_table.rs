@@ -50,22 +50,29 @@ fn packed(found: Found) -> u32 {
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Line {
-    hashes: [u32; KEYS],
-    /// Keys that found this line full, or one before it, and went on.
-    past: u32,
+    /// The hashes of the keys; behind them the number of keys that found this line full, or one before it, and went on.
+    head: [u32; KEYS + 1],
     slots: [u32; KEYS],
 }
 
 impl Line {
     /// One bit for each place that holds `hash`, or held it last. All places are looked at without a branch: which of them it is, nobody
     /// could predict.
+    // With a bit for the number behind them, and none that is 1, eight comparisons are two of vectors.
     #[inline(always)]
     fn places_of(&self, hash: u32) -> u32 {
-        self.hashes.iter().rev().fold(0, |places, kept| 2 * places + u32::from(*kept == hash))
+        let all = (0..=KEYS).fold(0, |places, at| places | if self.head[at] == hash { 2 << at } else { 0 });
+        all >> 1 & ((1 << KEYS) - 1)
+    }
+
+    /// How many keys went past it.
+    #[inline(always)]
+    fn past(&self) -> u32 {
+        self.head[KEYS]
     }
 }
 
-const NO_KEYS: Line = Line { hashes: [0; KEYS], past: 0, slots: [EMPTY; KEYS] };
+const NO_KEYS: Line = Line { head: [0; KEYS + 1], slots: [EMPTY; KEYS] };
 
 /// Lines, as many as a power of two, or none.
 #[derive(Debug, Default)]
@@ -102,7 +109,7 @@ impl Lines {
                 return slot;
             }
         }
-        if places & places.wrapping_sub(1) == 0 && line.past == 0 { EMPTY } else { self.find_on(hash, is) }
+        if places & places.wrapping_sub(1) == 0 && line.past() == 0 { EMPTY } else { self.find_on(hash, is) }
     }
 
     /// The same, beyond the first candidate.
@@ -122,7 +129,7 @@ impl Lines {
                 }
                 places &= places - 1;
             }
-            if this.past == 0 {
+            if this.past() == 0 {
                 return EMPTY;
             }
             at = at.wrapping_add(1);
@@ -136,11 +143,11 @@ impl Lines {
         for _ in 0..self.lines.len() {
             let line = &mut self.lines[at];
             if let Some(free) = line.slots.iter().position(|slot| *slot == EMPTY) {
-                (line.hashes[free], line.slots[free]) = (hash, slot);
+                (line.head[free], line.slots[free]) = (hash, slot);
                 self.len += 1;
                 return;
             }
-            line.past += 1;
+            line.head[KEYS] += 1;
             at = (at + 1) & (self.lines.len() - 1);
         }
         debug_assert!(false, "a full table");
@@ -157,12 +164,12 @@ impl Lines {
             if let Some(n) = line.slots.iter().position(|s| *s == slot) {
                 line.slots[n] = EMPTY;
                 for passed in 0..distance {
-                    self.lines[(home + passed) & mask].past -= 1;
+                    self.lines[(home + passed) & mask].head[KEYS] -= 1;
                 }
                 self.len -= 1;
                 return true;
             }
-            if line.past == 0 {
+            if line.past() == 0 {
                 return false;
             }
         }
@@ -180,7 +187,7 @@ impl Lines {
                 line.slots[n] = new;
                 return true;
             }
-            if line.past == 0 {
+            if line.past() == 0 {
                 return false;
             }
             at = (at + 1) & (self.lines.len() - 1);
@@ -273,7 +280,7 @@ impl TupleTable {
                 return;
             }
             let Some(line) = self.old.lines.get(self.emptied).copied() else { return };
-            for (hash, slot) in line.hashes.into_iter().zip(line.slots).filter(|(_, slot)| *slot != EMPTY) {
+            for (hash, slot) in line.head.into_iter().zip(line.slots).filter(|(_, slot)| *slot != EMPTY) {
                 self.old.remove(hash, slot);
                 self.now.insert(hash, slot);
             }
@@ -366,7 +373,7 @@ mod tests {
                 table.remove(hash, found);
             }
             assert_eq!(table.now.len + table.old.len, 0);
-            let past = |lines: &Lines| lines.lines.iter().map(|l| l.past).sum::<u32>();
+            let past = |lines: &Lines| lines.lines.iter().map(Line::past).sum::<u32>();
             assert_eq!(past(&table.now) + past(&table.old), 0, "nobody is past any more");
         }
     }

@@ -57,7 +57,7 @@ impl Tcp {
         }
         while let Some(slot) = self.core.next_ready() {
             let Some(c) = self.connections.get_slot(slot) else { continue };
-            match (room.closed)(c.tuple().remote) {
+            match (room.closed)(c.remote()) {
                 None => return Some(slot),
                 Some(link) => {
                     self.waiting.list(link).push_back(slot);

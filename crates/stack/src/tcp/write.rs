@@ -94,14 +94,12 @@ impl Connection {
     /// of the peer's largest window.
     #[inline]
     fn end_write(&mut self, end: Seq) {
-        let old = self.snd.write_ends(end);
+        let nxt = self.snd.nxt();
         let burst = (self.snd.max_wnd() / 2).min(64 << 10);
-        if old > self.snd.nxt() && end.since(self.snd.nxt()) > burst {
-            if let Some(tx) = self.tx.get_mut() {
-                if end.since(tx.writes.last_push(self.snd.nxt())) > burst {
-                    tx.writes.push_at(old);
-                }
-            }
+        let Some(tx) = self.tx.get_mut() else { return };
+        let Some(old) = tx.writes.end_at(Some(end)).filter(|old| *old > nxt) else { return };
+        if end.since(nxt) > burst && end.since(tx.writes.last_push(nxt)) > burst {
+            tx.writes.push_at(old);
         }
     }
 }

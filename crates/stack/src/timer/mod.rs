@@ -65,6 +65,14 @@ pub struct TimerId {
     generation: NonZeroU32,
 }
 
+impl TimerId {
+    /// Where it hangs, for owners who know whether it is armed: see [`Wheel::named`].
+    #[inline]
+    pub(crate) const fn index(self) -> u32 {
+        self.index
+    }
+}
+
 impl fmt::Debug for TimerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "timer {}.{}", self.index, self.generation)
@@ -219,6 +227,12 @@ impl<T: Copy> Wheel<T> {
     #[must_use]
     pub fn is_armed(&self, id: TimerId) -> bool {
         self.live(id).is_some()
+    }
+
+    /// The name of the timer that hangs there. Without its generation nobody could tell if it fired and another took its place.
+    #[inline]
+    pub(crate) fn named(&self, index: u32) -> Option<TimerId> {
+        self.nodes.get(index as usize).map(|node| TimerId { index, generation: node.generation })
     }
 
     /// When an armed timer will fire: its deadline rounded up to a tick. `None` if it has fired or was cancelled.

@@ -38,7 +38,7 @@ impl TcpStream {
             return Err(SocketError::Unsupported("take a connection of our own stack to another lane"));
         };
         let travelling = self.lane.with(|slot, _, _| slot.sockets()?.depart(id))??;
-        Ok(Departed { travelling, ends: self.ends })
+        Ok(Departed { travelling, ends: self.ends.clone() })
     }
 }
 

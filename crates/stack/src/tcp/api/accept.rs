@@ -91,8 +91,8 @@ impl Tcp {
             c.set_in_accept_queue(false);
             return Ok(Some(Accepted {
                 id,
-                local: SocketAddr::new(c.tuple().local, c.tuple().local_port),
-                remote: SocketAddr::new(c.tuple().remote, c.tuple().remote_port),
+                local: c.local_end(),
+                remote: c.remote_end(),
                 hash: c.flow_hash(),
                 hash_type: c.hash_type(),
             }));

@@ -81,7 +81,7 @@ impl Tcp {
 
     /// An address is not ours any more: connections from it fail, without a word to their peers, who could not trust it. How many.
     pub fn lose_address(&mut self, now: Time, address: IpAddr) -> usize {
-        let of = |c: &&Connection| c.tuple().local == address && c.state() != State::Closed;
+        let of = |c: &&Connection| c.local() == address && c.state() != State::Closed;
         let slots: Vec<u32> = self.connections.iter().filter(of).map(|c| c.id().slot).collect();
         for slot in &slots {
             if let Some(c) = self.connections.get_slot_mut(*slot) {

@@ -140,7 +140,7 @@ impl Tcp {
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         self.core.table.find(self.core.table.hash(&tuple), |found| match found {
             Found::Connection(slot) => {
-                let taken = connections.get_slot(slot).is_some_and(|c| *c.tuple() == tuple);
+                let taken = connections.get_slot(slot).is_some_and(|c| c.is_of(&tuple));
                 free &= !taken;
                 taken
             }
@@ -157,7 +157,7 @@ impl Tcp {
     fn clear_way(&mut self, cx: &Cx<'_>, tuple: &Tuple, hash: u32) -> Result<Option<Seq>, ConnectError> {
         let (connections, time_wait) = (&self.connections, &self.core.time_wait);
         let found = self.core.table.find(hash, |found| match found {
-            Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| *c.tuple() == *tuple),
+            Found::Connection(slot) => connections.get_slot(slot).is_some_and(|c| c.is_of(tuple)),
             Found::TimeWait(slot) => time_wait.get(slot).is_some_and(|r| r.tuple == *tuple),
         });
         match found {

@@ -86,7 +86,7 @@ impl Tcp {
     /// # Errors
     /// If there is no such connection.
     pub fn ends(&self, id: ConnId) -> Result<(SocketAddr, SocketAddr), StaleError> {
-        let tuple = self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?.tuple();
+        let tuple = &self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?.tuple();
         let local = SocketAddr::new(tuple.local, tuple.local_port);
         Ok((local, SocketAddr::new(tuple.remote, tuple.remote_port)))
     }
@@ -96,7 +96,8 @@ impl Tcp {
     /// # Errors
     /// If there is no such connection.
     pub fn info(&self, id: ConnId) -> Result<TcpInfo, StaleError> {
-        self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).map(Connection::info).ok_or(StaleError)
+        let c = self.connections.get(id).filter(|c| !c.has(Flags::DETACHED)).ok_or(StaleError)?;
+        Ok(c.info(self.core.timeouts))
     }
 
     /// How the connection ended, if badly; asked once (`SO_ERROR`).

@@ -74,15 +74,15 @@ impl Tcp {
         if bytes.len() == 0 {
             return Ok(0);
         }
-        let push = c.snd.push();
+        let push = c.tx.get().and_then(|tx| tx.writes.last());
         let taken = c.take_for_sending(&mut self.core, cx.now, bytes);
         if taken == 0 {
             return Err(SendError::WouldBlock);
         }
         c.set_more(more);
-        if more {
+        if let (true, Some(tx)) = (more, c.tx.get_mut()) {
             // No PSH here: the write is not over.
-            c.snd.write_ends(push);
+            tx.writes.end_at(push);
         }
         self.core.settle(c);
         Ok(taken)

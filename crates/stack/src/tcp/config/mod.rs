@@ -159,7 +159,7 @@ pub struct TcpConfig {
     pub black_hole_mss: u16,
     /// How long the four-tuple of a closed connection is kept (2 MSL).
     pub time_wait: Duration,
-    /// How long a closed socket waits in FIN-WAIT-2 for the peer's FIN.
+    /// How long a closed socket waits in FIN-WAIT-2 for the peer's FIN, at most 24 days.
     pub fin_wait_2: Duration,
     /// When SYN cookies are used.
     pub syn_cookies: SynCookies,
@@ -246,7 +246,7 @@ impl Default for TcpConfig {
 pub struct Keepalive {
     /// Silence before the first probe; at least 10 ms.
     pub idle: Duration,
-    /// Between probes; at least 10 ms.
+    /// Between probes; at least 10 ms, at most 24 days.
     pub interval: Duration,
     /// Unanswered probes after which the connection is dropped.
     pub probes: u8,
@@ -270,9 +270,9 @@ pub struct SocketOptions {
     /// Give up after data stayed unacknowledged for so long (RFC 5482, local part).
     pub user_timeout: Option<Duration>,
     /// What `close` does with unsent data: `None` sends it, zero resets the connection, anything else resets it after
-    /// that time.
+    /// that time, at most 24 days.
     pub linger: Option<Duration>,
-    /// How long a closed socket stays in FIN-WAIT-2, if not as configured for the lane.
+    /// How long a closed socket stays in FIN-WAIT-2, if not as configured for the lane; at most 24 days.
     pub linger2: Option<Duration>,
     /// Upper six bits of the traffic class.
     pub tos: u8,

@@ -2,6 +2,7 @@
 
 use crate::time::Time;
 use crate::timer::{TimerId, Wheel};
+use core::time::Duration;
 
 /// No timer.
 pub(crate) const NEVER: Time = Time::MAX;
@@ -21,20 +22,56 @@ pub(crate) enum RtxTimer {
     Cork,
 }
 
+/// No deadline in 32 bits is further away: half of what they can tell apart, 24 days.
+const FURTHEST: Duration = Duration::from_millis(i32::MAX as u64);
+
+/// A deadline in four bytes: the low bits of its millisecond, rounded up as the wheel does, or none. It is at most [`FURTHEST`] away, before
+/// it comes and after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Soon(u32);
+
+impl Soon {
+    const NONE: Soon = Soon(0);
+
+    /// The one millisecond in 49 days whose number says that there is none has the next.
+    #[inline]
+    fn at(at: Time) -> Self {
+        // Guard: `.max(1)` as `.max(0)` fails deadlines::tests::four_bytes_tell
+        Self((at.as_nanos().div_ceil(1_000_000) as u32).max(1))
+    }
+
+    #[inline]
+    fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    /// The moment itself, if `near` milliseconds is the time; if that was long ago, perhaps an earlier one, never a later.
+    #[inline]
+    fn time(self, near: u64) -> Time {
+        let ahead = self.0.wrapping_sub(near as u32) as i32;
+        Time::from_millis(near.saturating_add_signed(ahead.into()))
+    }
+
+    #[inline]
+    fn is_due(self, now: Time) -> bool {
+        self.is_some() && self.time(now.as_millis()) <= now
+    }
+}
+
 /// When what is due, and how often in a row it was for nothing.
-// Packed, since four of its bytes decide whether plain exchanges touch four cache lines of a connection or five.
 #[derive(Debug, Clone, Copy)]
-#[repr(C, packed(4))]
+#[repr(C)]
 pub(crate) struct Deadlines {
     /// Of the retransmission timer.
     rtx_at: Time,
-    /// Of the delayed acknowledgement.
-    ack_at: Time,
-    /// Keep-alive, FIN-WAIT-2 or linger: whatever ends a silent connection.
-    life_at: Time,
     /// When the wheel will look at this connection; later deadlines need no change to the wheel.
     armed_at: Time,
-    entry: Option<TimerId>,
+    /// Of the delayed acknowledgement.
+    ack_at: Soon,
+    /// Keep-alive, FIN-WAIT-2 or linger: whatever ends a silent connection.
+    life_at: Soon,
+    /// Where it hangs on the wheel, if it is armed.
+    entry: u32,
     rtx_kind: RtxTimer,
     /// Timeouts in a row, since anything was acknowledged.
     backoff: u8,
@@ -49,10 +86,10 @@ impl Deadlines {
     pub(crate) const fn new() -> Self {
         Self {
             rtx_at: NEVER,
-            ack_at: NEVER,
-            life_at: NEVER,
             armed_at: NEVER,
-            entry: None,
+            ack_at: Soon::NONE,
+            life_at: Soon::NONE,
+            entry: 0,
             rtx_kind: RtxTimer::Rto,
             backoff: 0,
             doublings: 0,
@@ -109,7 +146,7 @@ impl Deadlines {
 
     #[inline]
     pub(crate) fn rtx_runs(&self) -> bool {
-        NEVER != { self.rtx_at }
+        self.rtx_at != NEVER
     }
 
     /// Whether it is not about data in flight.
@@ -121,7 +158,7 @@ impl Deadlines {
     /// What it ran for, if it is due.
     #[inline]
     pub(crate) fn rtx_due(&self, now: Time) -> Option<RtxTimer> {
-        ({ self.rtx_at } <= now).then_some(self.rtx_kind)
+        (self.rtx_at <= now).then_some(self.rtx_kind)
     }
 
     /// Timeouts in a row.
@@ -196,59 +233,73 @@ impl Deadlines {
     /// It waits until `at` for data to go with.
     #[inline]
     pub(crate) fn delay_ack(&mut self, at: Time) {
-        self.ack_at = at;
+        self.ack_at = Soon::at(at);
     }
 
     #[inline]
     pub(crate) fn ack_is_delayed(&self) -> bool {
-        NEVER != { self.ack_at }
+        self.ack_at.is_some()
     }
 
     #[inline]
     pub(crate) fn stop_ack(&mut self) {
-        self.ack_at = NEVER;
+        self.ack_at = Soon::NONE;
     }
 
     /// Whether it is due; then it waits no longer.
     #[inline]
     pub(crate) fn take_ack(&mut self, now: Time) -> bool {
-        let due = { self.ack_at } <= now;
+        let due = self.ack_at.is_due(now);
         if due {
-            self.ack_at = NEVER;
+            self.ack_at = Soon::NONE;
         }
         due
     }
 
     // What ends a silent connection.
 
-    /// Silence is looked at again at `at`.
+    /// Silence is looked at again after `wait` from `now`: after 24 days at the latest.
     #[inline]
-    pub(crate) fn limit_life(&mut self, at: Time) {
-        self.life_at = at;
+    pub(crate) fn limit_life(&mut self, now: Time, wait: Duration) {
+        // Guard: `wait.min(FURTHEST)` as `wait` fails deadlines::tests::silence_has_a_limit
+        self.life_at = Soon::at(now + wait.min(FURTHEST));
     }
 
     /// Silence has no limit.
     #[inline]
     pub(crate) fn stop_life(&mut self) {
-        self.life_at = NEVER;
+        self.life_at = Soon::NONE;
     }
 
     #[inline]
     pub(crate) fn life_is_over(&self, now: Time) -> bool {
-        now >= { self.life_at }
+        self.life_at.is_due(now)
     }
 
     // The wheel.
 
-    /// Brings the wheel up to date. `also`: a deadline kept elsewhere. `crowded`: among very many connections, an entry that fires
-    /// for nothing finds its connection cold, so one without a deadline is taken off.
+    /// Brings the wheel up to date. `clock`: when timers last fired, milliseconds. `also`: a deadline kept elsewhere. `crowded`: among very
+    /// many connections, an entry that fires for nothing finds its connection cold, so one without a deadline is taken off.
     // Nearly always there is nothing to do, which is found out where it is called.
     #[inline(always)]
-    pub(crate) fn settle(&mut self, wheel: &mut Wheel<u32>, slot: u32, also: Time, crowded: bool) {
-        let next = self.rtx_at.min(self.ack_at).min(self.life_at).min(also);
-        if next < { self.armed_at } {
+    pub(crate) fn settle(
+        &mut self,
+        (wheel, clock): (&mut Wheel<u32>, u64),
+        slot: u32,
+        also: Time,
+        crowded: bool,
+    ) {
+        let mut next = self.rtx_at.min(also);
+        if self.ack_at.0 | self.life_at.0 != 0 {
+            for soon in [self.ack_at, self.life_at] {
+                if soon.is_some() {
+                    next = next.min(soon.time(clock));
+                }
+            }
+        }
+        if next < self.armed_at {
             self.arm(wheel, slot, next);
-        } else if crowded && next == NEVER && { self.armed_at } != NEVER {
+        } else if crowded && next == NEVER && self.armed_at != NEVER {
             self.leave(wheel);
         }
     }
@@ -256,30 +307,100 @@ impl Deadlines {
     /// The wheel looks at this connection at `next`, earlier than it would have.
     #[inline(never)]
     fn arm(&mut self, wheel: &mut Wheel<u32>, slot: u32, next: Time) {
-        let armed = self.entry.is_some_and(|id| wheel.rearm(id, next));
-        if !armed {
-            self.entry = Some(wheel.arm(next, slot));
+        match self.armed(wheel) {
+            Some(id) => _ = wheel.rearm(id, next),
+            None => self.entry = wheel.arm(next, slot).index(),
         }
         self.armed_at = next;
+    }
+
+    /// Its name on the wheel, if it is armed. What has fired hangs there no longer, so whoever takes entries off the wheel says so at
+    /// once, before another can be armed: see [`fired`](Self::fired).
+    #[inline]
+    fn armed(&self, wheel: &Wheel<u32>) -> Option<TimerId> {
+        if self.armed_at == NEVER { None } else { wheel.named(self.entry) }
     }
 
     /// The entry has fired.
     #[inline]
     pub(crate) fn fired(&mut self) {
-        (self.entry, self.armed_at) = (None, NEVER);
+        // Guard: no `self.armed_at = NEVER;` fails deadlines::tests::what_has_fired
+        self.armed_at = NEVER;
     }
 
     /// Nothing is due any more.
     pub(crate) fn disarm(&mut self, wheel: &mut Wheel<u32>) {
-        (self.rtx_at, self.ack_at, self.life_at) = (NEVER, NEVER, NEVER);
+        (self.rtx_at, self.ack_at, self.life_at) = (NEVER, Soon::NONE, Soon::NONE);
         self.leave(wheel);
     }
 
     #[inline(never)]
     fn leave(&mut self, wheel: &mut Wheel<u32>) {
-        if let Some(id) = self.entry.take() {
+        if let Some(id) = self.armed(wheel) {
             wheel.cancel(id);
         }
         self.armed_at = NEVER;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often 32 bits of milliseconds begin anew.
+    const ROUND: u64 = 1 << 32;
+
+    #[test]
+    fn four_bytes_tell_deadlines_of_the_last_and_the_next_24_days() {
+        let day = 24 * 3600 * 1000;
+        for now in [0, 1, ROUND - 1, ROUND, ROUND + 1, 7 * ROUND - 3, 7 * ROUND + day] {
+            for wait in [1, 40, 1000, day, 24 * day] {
+                let at = Time::from_millis(now + wait);
+                let soon = Soon::at(at);
+                let given = soon.time(now);
+                let next = Time::from_millis((now + wait).next_multiple_of(ROUND) + 1);
+                assert!(given == at || (now + wait) % ROUND == 0 && given == next, "{now} + {wait}: {given}");
+                assert!(!soon.is_due(Time::from_millis(now + wait - 1)), "{now} + {wait}");
+                assert!(soon.is_due(given), "{now} + {wait}");
+                assert!(soon.is_due(given + Duration::from_millis(day)), "{now} + {wait}");
+                // By an old clock it looks due at most too early.
+                for old in [0, now / 3, now.saturating_sub(30 * day)] {
+                    assert!(soon.time(old) <= given, "{now} + {wait} by {old}");
+                }
+            }
+        }
+        // A part of a millisecond counts as a whole one, as on the wheel.
+        assert_eq!(Soon::at(Time::from_micros(4_000_001)).time(0), Time::from_millis(4_001));
+    }
+
+    #[test]
+    fn silence_has_a_limit_of_24_days() {
+        let now = Time::from_secs(1_000_000);
+        for days in [1, 24, 30, 100] {
+            let mut timers = Deadlines::new();
+            timers.limit_life(now, Duration::from_secs(days * 24 * 3600));
+            assert!(!timers.life_is_over(now), "{days}");
+            assert!(!timers.life_is_over(now + Duration::from_secs(20 * 3600)), "{days}");
+            assert!(timers.life_is_over(now + Duration::from_secs(25 * 24 * 3600)), "{days}");
+        }
+    }
+
+    /// Another is armed where what has fired hung, before that is looked at.
+    #[test]
+    fn what_has_fired_leaves_the_wheel_to_others() {
+        let at = Time::from_millis;
+        let mut wheel = Wheel::new(at(0));
+        let (mut one, mut other) = (Deadlines::new(), Deadlines::new());
+        one.start_rtx(RtxTimer::Rto, at(10));
+        one.settle((&mut wheel, 0), 1, NEVER, false);
+        assert_eq!(wheel.pop_due(at(10)), Some(1));
+        one.fired();
+        other.start_rtx(RtxTimer::Rto, at(30));
+        other.settle((&mut wheel, 10), 2, NEVER, false);
+        one.stop_rtx();
+        one.settle((&mut wheel, 10), 1, NEVER, true);
+        one.start_rtx(RtxTimer::Rto, at(20));
+        one.settle((&mut wheel, 10), 1, NEVER, false);
+        assert_eq!((wheel.len(), wheel.pop_due(at(20)), wheel.pop_due(at(30))), (2, Some(1), Some(2)));
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Flight {
     pub(crate) departures: Departures,
     /// Segments of new data sent in a row, without a pause.
     burst: u32,
+    /// End of the last small segment sent (Minshall's form of Nagle's algorithm).
+    small: Option<Seq>,
     /// Who waits to write or for the handshake.
     write_waker: Option<Waker>,
     /// Since when the oldest byte waits for an acknowledgement, or the window is closed.
@@ -99,6 +101,18 @@ impl Flight {
         self.burst = segments;
     }
 
+    /// Whether a small segment is on its way, where everything before `una` has arrived.
+    #[inline]
+    pub(crate) fn is_small_out(&self, una: Seq) -> bool {
+        self.small.is_some_and(|end| end > una)
+    }
+
+    /// A small segment was sent, which ends at `end`.
+    #[inline]
+    pub(crate) fn sent_small(&mut self, end: Seq) {
+        self.small = Some(end);
+    }
+
     /// Who waits to write or for the handshake, to be woken.
     #[inline]
     pub(crate) fn take_writer(&mut self) -> Option<Waker> {
@@ -168,6 +182,7 @@ impl Flight {
             writes,
             departures,
             burst,
+            small,
             write_waker,
             since,
             counted: _,
@@ -176,7 +191,7 @@ impl Flight {
         board.reset();
         recovery.reset();
         writes.reset();
-        (*used, *hystart, *burst, *since, *write_waker) = Default::default();
+        (*used, *hystart, *burst, *small, *since, *write_waker) = Default::default();
         data.reset(blocks)
     }
 }

@@ -4,12 +4,64 @@ use crate::tcp::connection::Connection;
 use crate::tcp::error::Failure;
 use crate::tcp::table::{ConnId, Tuple};
 use crate::time::Time;
+use core::net::{IpAddr, SocketAddr};
 use core::task::Waker;
 
 impl Connection {
+    /// Both ends.
     #[inline]
-    pub(crate) const fn tuple(&self) -> &Tuple {
-        &self.tuple
+    pub(crate) fn tuple(&self) -> Tuple {
+        Tuple {
+            local: self.local(),
+            remote: self.remote(),
+            local_port: self.local_port,
+            remote_port: self.remote_port,
+        }
+    }
+
+    /// Whether its ends are those of `tuple`.
+    #[inline]
+    pub(crate) fn is_of(&self, tuple: &Tuple) -> bool {
+        self.addresses.are_of(tuple)
+            && (self.local_port, self.remote_port) == (tuple.local_port, tuple.remote_port)
+    }
+
+    /// Our address.
+    #[inline]
+    pub(crate) fn local(&self) -> IpAddr {
+        self.addresses.local()
+    }
+
+    /// The peer's address.
+    #[inline]
+    pub(crate) fn remote(&self) -> IpAddr {
+        self.addresses.remote()
+    }
+
+    /// Whether the addresses are IPv4's.
+    #[inline]
+    pub(crate) const fn is_ipv4(&self) -> bool {
+        self.addresses.is_ipv4()
+    }
+
+    #[inline]
+    pub(crate) const fn local_port(&self) -> u16 {
+        self.local_port
+    }
+
+    #[inline]
+    pub(crate) const fn remote_port(&self) -> u16 {
+        self.remote_port
+    }
+
+    /// Our address and port.
+    pub(crate) fn local_end(&self) -> SocketAddr {
+        SocketAddr::new(self.local(), self.local_port)
+    }
+
+    /// The peer's address and port.
+    pub(crate) fn remote_end(&self) -> SocketAddr {
+        SocketAddr::new(self.remote(), self.remote_port)
     }
 
     /// Key in the connection table.

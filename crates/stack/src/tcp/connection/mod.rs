@@ -6,7 +6,7 @@
 //!
 //! Fields are in three groups by use. Those that every segment needs come first and are small. Those that only a connection with data in
 //! flight needs (`Flight`, `Inflow`) are boxed and returned to the lane when it is idle. Those that few connections need (`SocketOptions`
-//! other than the listener's defaults) are boxed too. So an idle connection costs less than half a kilobyte.
+//! other than the listener's defaults) are boxed too. So an idle connection takes four cache lines.
 
 use crate::tcp::Seq;
 use crate::tcp::config::{Keepalive, SocketOptions};
@@ -18,13 +18,13 @@ use crate::tcp::connection::flight::Flight;
 use crate::tcp::connection::invalid_answers::InvalidAnswers;
 use crate::tcp::connection::lent::Lent;
 use crate::tcp::connection::rare::Rare;
-use crate::tcp::connection::recovery::{Phase, Reordering};
+use crate::tcp::connection::recovery::Phase;
 use crate::tcp::connection::recv_buffer::Inflow;
 use crate::tcp::connection::rtt::Rtt;
 use crate::tcp::connection::sequence::{RecvSpace, SendSpace, Stamps, WindowScale};
 use crate::tcp::connection::sizes::{KnownPath, SegmentSizes};
 use crate::tcp::error::Failure;
-use crate::tcp::table::{ConnId, Named, Tuple};
+use crate::tcp::table::{Addresses, ConnId, Named, Tuple};
 use core::task::Waker;
 use core::time::Duration;
 
@@ -64,18 +64,24 @@ use crate::time::Time;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Connection {
-    tuple: Tuple,
+    addresses: Addresses,
+    local_port: u16,
+    remote_port: u16,
     state: State,
     lists: Lists,
     failure: Option<Failure>,
+    /// An ICMP error that may be the reason if the connection times out.
+    soft_failure: Option<Failure>,
     tos: u8,
     hash_type: u8,
     pub(crate) scale: WindowScale,
-    id: ConnId,
+    pub(crate) fast: Marks,
     flags: Flags,
+    id: ConnId,
     // With what is above, all that a timer which fires for nothing looks at: two cache lines.
     pub(crate) timers: Deadlines,
     pub(crate) acks: AckPolicy,
+    pub(crate) mss: SegmentSizes,
     pub(crate) tx: Lent<Flight>,
     pub(crate) rx: Lent<Inflow>,
     /// When something last came in.
@@ -89,33 +95,22 @@ pub(crate) struct Connection {
     hash: u32,
     /// Key in the connection table.
     table_hash: u32,
-    pub(crate) mss: SegmentSizes,
-    pub(crate) rtt: Rtt,
-    /// The window and the threshold, which plain exchanges only look at, come first in it.
     pub(crate) congestion: Congestion,
-
-    // Few segments touch what follows.
+    pub(crate) rtt: Rtt,
     /// See `rare.rs`.
     rare: Option<Box<Rare>>,
-    pub(crate) reordering: Reordering,
+    pub(crate) path: KnownPath,
     pub(crate) invalid: InvalidAnswers,
     /// The listener it came from.
     listener: u32,
     retransmits: u32,
-    pub(crate) path: KnownPath,
-    pub(crate) fast: Marks,
-    /// An ICMP error that may be the reason if the connection times out.
-    soft_failure: Option<Failure>,
 }
 
-/// Bytes at the front of a connection that plain exchanges touch: four cache lines.
-pub(crate) const PLAIN: usize = 256;
+/// Bytes at the front of a connection that plain exchanges touch: all, four cache lines.
+pub(crate) const PLAIN: usize = size_of::<Connection>();
 /// Bytes at the front that a timer touches which fires for nothing: two.
 pub(crate) const TIMED: usize = 128;
-const _: () = assert!(
-    core::mem::offset_of!(Connection, congestion) + Congestion::WINDOW_LEN == PLAIN,
-    "what plain exchanges touch fills four cache lines"
-);
+const _: () = assert!(PLAIN == 256, "four cache lines");
 const _: () = assert!(core::mem::offset_of!(Connection, rx) + size_of::<usize>() <= TIMED);
 
 impl Named for Connection {
@@ -157,7 +152,9 @@ impl Connection {
     ) -> Self {
         let Pieces { timers, acks, rcv, snd, stamps, scale, mss, path, rtt, congestion, tx } = pieces;
         Self {
-            tuple,
+            addresses: Addresses::of(&tuple),
+            local_port: tuple.local_port,
+            remote_port: tuple.remote_port,
             state,
             lists: Lists::LINKED,
             failure: None,
@@ -181,7 +178,6 @@ impl Connection {
             rtt,
             congestion,
             rare: None,
-            reordering: Reordering::default(),
             invalid: InvalidAnswers::default(),
             listener: u32::MAX,
             retransmits: 0,

@@ -5,7 +5,7 @@ use crate::tcp::config::SocketOptions;
 use crate::tcp::connection::accecn::AccEcn;
 use crate::tcp::connection::congestion::bbr::Bbr;
 use crate::tcp::connection::deadlines::NEVER;
-use crate::tcp::connection::recovery::Undo;
+use crate::tcp::connection::recovery::{Reordering, Undo};
 use crate::tcp::connection::{Connection, Lists};
 use crate::time::Time;
 use crate::wire::FastOpenOption;
@@ -27,6 +27,8 @@ pub(super) struct Rare {
     fast_open: Option<FastOpenOption>,
     /// When the segment size was lowered for the path.
     mss_lowered_secs: u32,
+    /// What is known of the path's reordering, once there was any.
+    reordering: Reordering,
     /// Everything has arrived, and until then the last reduction may still turn out to have been needless.
     undo: Option<(Undo, Time)>,
     /// The model of the path, with BBR.
@@ -61,13 +63,15 @@ impl Rare {
             write_waker,
             fast_open,
             mss_lowered_secs,
+            reordering,
             undo,
             model,
             accecn,
         } = self;
         let waits = closed_waker.is_some() || write_waker.is_some() || undo.is_some() || model.is_some();
         let waits = waits || urgent.is_some() || urgent_waker.is_some() || accecn.is_some();
-        options.is_none() && fast_open.is_none() && !waits && *mss_lowered_secs == 0
+        let known = *mss_lowered_secs != 0 || *reordering != Reordering::default();
+        options.is_none() && fast_open.is_none() && !waits && !known
     }
 }
 
@@ -239,6 +243,24 @@ impl Connection {
     /// The segment size is lowered for the path, at that second.
     pub(crate) fn mss_lowered_at(&mut self, secs: u32) {
         self.rare_mut().mss_lowered_secs = secs;
+    }
+
+    /// What is known of the path's reordering.
+    #[inline]
+    pub(crate) fn reordering(&self) -> Reordering {
+        self.rare().map_or_else(Reordering::default, |rare| rare.reordering)
+    }
+
+    /// Something is learnt of the path's reordering.
+    pub(crate) fn learn_reordering(&mut self, learn: impl FnOnce(&mut Reordering)) {
+        learn(&mut self.rare_mut().reordering);
+    }
+
+    /// A recovery is over, which matters where reordering was learnt of.
+    pub(crate) fn end_recovery_of_reordering(&mut self) {
+        if let Some(rare) = self.rare_if_any() {
+            rare.reordering.end_recovery();
+        }
     }
 
     // The last reduction of the window, after everything has arrived.

@@ -13,9 +13,8 @@ use crate::time::Time;
 pub(crate) struct Rtt {
     /// Smoothed round-trip time, 0 before the first sample.
     srtt: u32,
+    /// Before the first sample the timeout without backoff, which follows from both later.
     rttvar: u32,
-    /// Timeout without backoff.
-    rto: u32,
     /// Least sample of the last minutes; `u32::MAX` before the first.
     min: u32,
     min_at: u32,
@@ -49,7 +48,7 @@ impl Timeouts {
 impl Rtt {
     /// RFC 6298 §2.1.
     pub(crate) const fn new(bounds: Timeouts) -> Self {
-        Self { srtt: 0, rttvar: 0, rto: bounds.initial, min: u32::MAX, min_at: 0 }
+        Self { srtt: 0, rttvar: bounds.initial, min: u32::MAX, min_at: 0 }
     }
 
     /// SRTT, microseconds; 0 before the first sample.
@@ -58,14 +57,21 @@ impl Rtt {
         self.srtt
     }
 
-    /// RTTVAR, microseconds.
+    /// RTTVAR, microseconds; 0 before the first sample.
     pub(crate) const fn rttvar(&self) -> u32 {
-        self.rttvar
+        if self.srtt == 0 { 0 } else { self.rttvar }
     }
 
     /// The timeout without backoff, microseconds.
-    pub(crate) const fn rto(&self) -> u32 {
-        self.rto
+    #[inline]
+    pub(crate) fn rto(&self, bounds: Timeouts) -> u32 {
+        if self.srtt == 0 {
+            return self.rttvar;
+        }
+        // Guard: `.max(bounds.min)` as `.max(0)` fails tcp::tests::loss rtt::tests
+        let slack = self.rttvar.saturating_mul(4).max(bounds.min);
+        // Guard: `.min(bounds.max)` as `.min(u32::MAX)` fails rtt::tests::no_sample
+        self.srtt.saturating_add(slack).min(bounds.max)
     }
 
     /// Least sample of the last minutes, microseconds; `u32::MAX` before the first.
@@ -76,7 +82,7 @@ impl Rtt {
 
     /// RFC 6298 §2.2 and §2.3, with alpha 1/8 and beta 1/4.
     #[inline]
-    pub(crate) fn sample(&mut self, us: u32, now: Time, bounds: Timeouts) {
+    pub(crate) fn sample(&mut self, us: u32, now: Time) {
         let us = us.max(1);
         if self.srtt == 0 {
             self.srtt = us;
@@ -86,10 +92,6 @@ impl Rtt {
             self.srtt = self.srtt - self.srtt / 8 + us / 8;
         }
         self.srtt = self.srtt.max(1);
-        // Guard: `.max(bounds.min)` as `.max(0)` fails tcp::tests::loss rtt::tests
-        let slack = self.rttvar.saturating_mul(4).max(bounds.min);
-        // Guard: `.min(bounds.max)` as `.min(u32::MAX)` fails rtt::tests::no_sample
-        self.rto = self.srtt.saturating_add(slack).min(bounds.max);
         let secs = (now.as_nanos() / 1_000_000_000) as u32;
         if us <= self.min || secs.wrapping_sub(self.min_at) > MIN_WINDOW {
             self.min = us;
@@ -100,7 +102,11 @@ impl Rtt {
     /// The timeout after `backoff` doublings (RFC 6298 §5.5), microseconds.
     #[inline]
     pub(crate) fn timeout(&self, backoff: u8, bounds: Timeouts) -> u64 {
-        let us = u64::from(self.rto) << backoff.min(20);
+        let us = u64::from(self.rto(bounds));
+        if backoff == 0 && self.srtt != 0 {
+            return us;
+        }
+        let us = us << backoff.min(20);
         // Guard: `.min(bounds.max.into())` as `.min(u64::MAX)` fails rtt::tests::backoff
         us.min(bounds.max.into())
     }
@@ -108,7 +114,7 @@ impl Rtt {
     /// RFC 6298 §5.7: the SYN was lost and there is no sample: 3 seconds.
     pub(crate) fn syn_was_lost(&mut self) {
         if self.srtt == 0 {
-            self.rto = self.rto.max(3_000_000);
+            self.rttvar = self.rttvar.max(3_000_000);
         }
     }
 }
@@ -124,9 +130,10 @@ mod tests {
         let bounds = Timeouts::of(&config);
         let mut rtt = Rtt::new(Timeouts::of(&config));
         assert_eq!(rtt.timeout(0, bounds), 1_000_000);
-        rtt.sample(100_000, Time::ZERO, bounds);
-        assert_eq!((rtt.srtt, rtt.rttvar, rtt.rto), (100_000, 50_000, 300_000));
-        rtt.sample(200_000, Time::ZERO, bounds);
+        assert_eq!(rtt.rttvar(), 0);
+        rtt.sample(100_000, Time::ZERO);
+        assert_eq!((rtt.srtt, rtt.rttvar(), rtt.rto(bounds)), (100_000, 50_000, 300_000));
+        rtt.sample(200_000, Time::ZERO);
         assert_eq!((rtt.srtt, rtt.rttvar), (112_500, 62_500));
         assert_eq!(rtt.min, 100_000);
     }
@@ -136,8 +143,8 @@ mod tests {
     fn no_sample_makes_the_timeout_greater_than_the_greatest() {
         let config = TcpConfig::default();
         let mut rtt = Rtt::new(Timeouts::of(&config));
-        rtt.sample(200_000_000, Time::ZERO, Timeouts::of(&config));
-        assert_eq!(rtt.rto, micros(config.max_rto));
+        rtt.sample(200_000_000, Time::ZERO);
+        assert_eq!(rtt.rto(Timeouts::of(&config)), micros(config.max_rto));
     }
 
     /// RFC 6298 §5.5 and §2.5.

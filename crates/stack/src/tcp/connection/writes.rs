@@ -12,13 +12,27 @@ const MAX_RECORDS: usize = 4096;
 /// The ends, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    /// Where writes end, but for the last, which [`SendSpace`](super::sequence::SendSpace) knows.
+    /// Where the last write ends: PSH goes there.
+    last: Option<Seq>,
+    /// Where those before it end.
     pushes: VecDeque<Seq>,
     /// Where records end that no segment may reach across.
     records: VecDeque<Seq>,
 }
 
 impl Writes {
+    /// Where the last write ends, if it is not known to be sent.
+    #[inline]
+    pub(crate) const fn last(&self) -> Option<Seq> {
+        self.last
+    }
+
+    /// A write ends at `end`; where the one before it did.
+    #[inline]
+    pub(crate) fn end_at(&mut self, end: Option<Seq>) -> Option<Seq> {
+        core::mem::replace(&mut self.last, end)
+    }
+
     /// The last of the ends, or `nxt` if that is later.
     #[inline]
     pub(crate) fn last_push(&self, nxt: Seq) -> Seq {
@@ -64,6 +78,7 @@ impl Writes {
 
     /// For another flight.
     pub(crate) fn reset(&mut self) {
+        self.last = None;
         for list in [&mut self.pushes, &mut self.records] {
             if list.capacity() > 0 {
                 *list = VecDeque::new();

@@ -23,7 +23,7 @@ impl Core {
         if how == FastOpen::Off {
             return 0;
         }
-        let ask = self.fast_peers.ask(cx.now, Path::of(c.tuple()), how, self.config.fast_open_pause);
+        let ask = self.fast_peers.ask(cx.now, Path::of(&c.tuple()), how, self.config.fast_open_pause);
         self.stats.fast_open_paused += u64::from(ask.paused);
         if let Some(option) = ask.option {
             c.fast.put(Marks::ASKED, true);
@@ -34,7 +34,7 @@ impl Core {
             return 0;
         }
         let mss = ask.mss.map_or(c.mss.snd(), |mss| mss.min(c.mss.snd()));
-        let path = cx.paths.get(c.tuple().remote).map_or(u16::MAX, |mtu| mtu - header_len(c.tuple().local));
+        let path = cx.paths.get(c.remote()).map_or(u16::MAX, |mtu| mtu - header_len(c.local()));
         mss.min(path).saturating_sub(OPTIONS).into()
     }
 }
@@ -43,7 +43,7 @@ impl Connection {
     /// The attempt has failed without any answer.
     pub(crate) fn fast_open_unanswered(&self, core: &mut Core, now: Time) {
         if self.fast.has(Marks::ASKED | Marks::DATA) {
-            core.fast_peers.unanswered(now, Path::of(self.tuple()), core.config.fast_open_peers);
+            core.fast_peers.unanswered(now, Path::of(&self.tuple()), core.config.fast_open_peers);
         }
     }
 }

@@ -84,8 +84,6 @@ impl Core {
     pub(crate) fn fast_open_mark(&mut self, c: &mut Connection, welcome: &Welcome) {
         if welcome.early {
             c.fast.put(Marks::EARLY | Marks::PENDING, true);
-            // The SYN is no small segment that Nagle's algorithm would wait for.
-            c.snd.none_is_small();
             if let Some(listener) = self.listeners.slot_mut(c.listener()) {
                 listener.early_mut().begin();
             }

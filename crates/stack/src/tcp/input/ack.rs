@@ -68,7 +68,7 @@ impl Connection {
         let range = seg.ack > self.snd.una() && seg.ack <= self.snd.nxt();
         // Guard: `!range` as `false` fails tcp::tests::handshake tcp::tests::fast_open tcp::tests::attacks
         if !range {
-            core.refuse_stranger(cx, self.tuple(), seg, self.reply_meta());
+            core.refuse_stranger(cx, &self.tuple(), seg, self.reply_meta());
             return Err(Stop::Drop(DropReason::AckOutOfRange));
         }
         if self.is_early() {

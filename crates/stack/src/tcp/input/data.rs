@@ -51,7 +51,7 @@ impl Connection {
             // RFC 9293 §3.6.1: data that nobody will read is answered with a reset (RFC 1122 §4.2.2.13).
             // At the number that the peer expects, so that it is believed at once even if our FIN was lost.
             core.stats.after_close_packets += 1;
-            let sent = core.refuse(cx, self.tuple(), seg, self.reply_meta());
+            let sent = core.refuse(cx, &self.tuple(), seg, self.reply_meta());
             core.count_answer(self, sent);
             core.kill(self, cx.now, FlowEnd::ResetByUs, None);
             return Err(Stop::Drop(DropReason::AfterClose));

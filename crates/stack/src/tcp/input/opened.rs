@@ -22,7 +22,7 @@ impl Core {
     ) -> Result<(), Stop> {
         let Some(listener) = self.listeners.of(c) else {
             // Nobody listens any more: as to a segment of no connection (RFC 9293 §3.10.7.1).
-            let sent = self.refuse(cx, c.tuple(), seg, c.reply_meta());
+            let sent = self.refuse(cx, &c.tuple(), seg, c.reply_meta());
             self.count_answer(c, sent);
             self.kill(c, cx.now, FlowEnd::HalfOpen, None);
             c.detach();
@@ -80,14 +80,14 @@ impl Connection {
         let lost = asked && self.retransmits() > 0 && cookie.is_none() && left;
         let form = if self.fast.has(Marks::EXPERIMENTAL) { Draft::Yes } else { Draft::No };
         let refused = asked && self.retransmits() == 0 && cookie.is_none() && !sent;
-        let default = if self.tuple().local.is_ipv4() { 536 } else { 1220 };
+        let default = if self.is_ipv4() { 536 } else { 1220 };
         let lesson = Lesson {
             mss: seg.options.mss.unwrap_or(default),
             cookie,
             refused: refused.then_some(form),
             lost,
         };
-        core.fast_peers.learn(cx.now, Path::of(self.tuple()), &lesson, core.config.fast_open_peers);
+        core.fast_peers.learn(cx.now, Path::of(&self.tuple()), &lesson, core.config.fast_open_peers);
         core.stats.fast_open_cookies_received += u64::from(cookie.is_some());
         if left {
             // RFC 7413 §4.2.2: what was not taken is sent again at once.

@@ -35,9 +35,9 @@ impl Connection {
                 // Guard: `again && self.timers.hasten_rto(cx.now + AGAIN)` as `false` fails
                 // handshake::a_syn_refused_for_its_timestamp handshake::connections_that_begin
                 if again && self.timers.hasten_rto(cx.now + AGAIN) {
-                    core.refuse(cx, self.tuple(), seg, self.reply_meta());
+                    core.refuse(cx, &self.tuple(), seg, self.reply_meta());
                 } else {
-                    core.refuse_stranger(cx, self.tuple(), seg, self.reply_meta());
+                    core.refuse_stranger(cx, &self.tuple(), seg, self.reply_meta());
                 }
             }
             return Err(Stop::Drop(DropReason::BadSynAck));

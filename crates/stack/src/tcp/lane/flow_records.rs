@@ -380,7 +380,7 @@ impl FlowWatch {
 impl FlowTotals {
     /// Counts segments with TCP headers of so many bytes, and together so many bytes of data.
     fn count(&mut self, c: &Connection, segments: u32, header: usize, data: u32) {
-        let ip = if c.tuple().local.is_ipv4() { 20 } else { 40 };
+        let ip = if c.is_ipv4() { 20 } else { 40 };
         self.segments += u64::from(segments);
         // Guard: `u64::from(segments) * (ip + header as u64)` as `ip + header as u64` fails
         // flow_records::segments_of_the_wire
@@ -420,9 +420,6 @@ impl Totals {
         self.sent.bytes -= u64::from(c.has(Flags::FIN_SENT)).min(self.sent.bytes);
         // Guard: `u64::from(c.has(Flags::FIN_RECEIVED))` as `0_u64` fails flow_records::both_sides_close
         self.received.bytes -= u64::from(c.has(Flags::FIN_RECEIVED)).min(self.received.bytes);
-        let tuple = c.tuple();
-        let local = SocketAddr::new(tuple.local, tuple.local_port);
-        let remote = SocketAddr::new(tuple.remote, tuple.remote_port);
         let began = core::mem::replace(&mut self.began, now);
         FlowRecord {
             active: c.has(Flags::ACTIVE),
@@ -434,7 +431,7 @@ impl Totals {
             retransmitted: c
                 .retransmits()
                 .wrapping_sub(core::mem::replace(&mut self.retransmitted, c.retransmits())),
-            ..FlowRecord::new(IpProtocol::TCP, local, remote, began, now)
+            ..FlowRecord::new(IpProtocol::TCP, c.local_end(), c.remote_end(), began, now)
         }
     }
 }

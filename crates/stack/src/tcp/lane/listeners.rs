@@ -279,8 +279,7 @@ impl Listeners {
     /// The listener a connection came from, unless that is gone and another has its place.
     pub(crate) fn of(&mut self, c: &Connection) -> Option<&mut Listener> {
         let listener = self.all.get_slot_mut(c.listener())?;
-        let same = listener.port == c.tuple().local_port
-            && listener.local.is_none_or(|local| local == c.tuple().local);
+        let same = listener.port == c.local_port() && listener.local.is_none_or(|local| local == c.local());
         same.then_some(listener)
     }
 

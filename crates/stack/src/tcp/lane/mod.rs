@@ -52,6 +52,8 @@ pub(crate) struct Core {
     pub(crate) listeners: Listeners,
     pub(crate) time_wait: TimeWaits,
     pub(crate) wheel: Wheel<u32>,
+    /// When timers last fired, milliseconds.
+    pub(crate) timers_ms: u64,
     /// Connections that are paced, for which a tick of the wheel is too long.
     pub(crate) paced: Paced,
     /// Slots of connections that may have something to send, in turn.
@@ -133,6 +135,7 @@ impl Core {
             listeners: Listeners::new(secret[2].rotate_left(32)),
             time_wait: TimeWaits::new(),
             wheel: Wheel::new(Time::ZERO),
+            timers_ms: 0,
             paced: Paced::default(),
             ready: VecDeque::new(),
             replies: VecDeque::new(),
@@ -314,7 +317,7 @@ impl Core {
     #[inline(always)]
     pub(crate) fn settle_timer(&mut self, c: &mut Connection) {
         let (undo, crowded) = (c.undo_until(), self.established >= CROWDED);
-        c.timers.settle(&mut self.wheel, c.id().slot, undo, crowded);
+        c.timers.settle((&mut self.wheel, self.timers_ms), c.id().slot, undo, crowded);
     }
 
     /// Gives back all of a connection that costs memory, except what is still to be read. It is in the table no longer.
@@ -346,7 +349,9 @@ impl Core {
             // Guard: `u64::from(!kept)` as `0` fails flow_records::what_nobody_takes
             self.stats.flow_records_lost += u64::from(!kept);
         }
-        self.scarce_ports.given_up(c.tuple());
+        if self.scarce_ports.any() {
+            self.scarce_ports.given_up(&c.tuple());
+        }
         self.stats.closed += 1;
         if c.is_in(Lists::ESTABLISHED) {
             self.established -= 1;

@@ -41,16 +41,15 @@ impl ScarcePorts {
         self.0.iter().position(|s| (s.local, s.remote) == (local, remote))
     }
 
-    /// A connection has left the table: its port is free, or in TIME-WAIT.
+    /// Whether there are any.
     #[inline]
-    pub(crate) fn given_up(&mut self, tuple: &Tuple) {
-        if !self.0.is_empty() {
-            self.keep(tuple);
-        }
+    pub(crate) fn any(&self) -> bool {
+        !self.0.is_empty()
     }
 
+    /// A connection has left the table: its port is free, or in TIME-WAIT.
     #[cold]
-    fn keep(&mut self, tuple: &Tuple) {
+    pub(crate) fn given_up(&mut self, tuple: &Tuple) {
         let Some(at) = self.find(tuple.local, SocketAddr::new(tuple.remote, tuple.remote_port)) else {
             return;
         };

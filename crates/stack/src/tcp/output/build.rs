@@ -86,8 +86,8 @@ impl Connection {
         }
         let window = self.first_window(core, cx);
         let header = TcpHeader {
-            src_port: self.tuple().local_port,
-            dst_port: self.tuple().remote_port,
+            src_port: self.local_port(),
+            dst_port: self.remote_port(),
             seq: self.snd.una(),
             ack: if answer { self.rcv.nxt() } else { Seq(0) },
             flags,
@@ -151,8 +151,7 @@ impl Connection {
             fill(&mut frame, &mut tx.data, (plan.offset as usize, plan.len as usize), cut, cx)?;
             if cut {
                 let meta = frame.meta_mut();
-                meta.segmentation =
-                    if self.tuple().local.is_ipv4() { Segmentation::TcpV4 } else { Segmentation::TcpV6 };
+                meta.segmentation = if self.is_ipv4() { Segmentation::TcpV4 } else { Segmentation::TcpV6 };
                 meta.segment_size = plan.segment_size as u16;
             }
         }
@@ -175,8 +174,8 @@ impl Connection {
     #[inline(always)]
     fn header(&self, seq: Seq, flags: TcpFlags, window: u16) -> TcpHeader {
         TcpHeader {
-            src_port: self.tuple().local_port,
-            dst_port: self.tuple().remote_port,
+            src_port: self.local_port(),
+            dst_port: self.remote_port(),
             seq,
             ack: self.rcv.nxt(),
             flags,
@@ -245,8 +244,8 @@ impl Connection {
         let hole = self.rx.get().is_some_and(|rx| !rx.early.is_empty());
         let counted = hole && !self.has(Flags::SACK) && answer.ack == self.rcv.last_ack_sent();
         let header = TcpHeader {
-            src_port: self.tuple().local_port,
-            dst_port: self.tuple().remote_port,
+            src_port: self.local_port(),
+            dst_port: self.remote_port(),
             seq: self.snd.nxt(),
             ack: answer.ack,
             flags,
@@ -294,21 +293,22 @@ impl Connection {
         written: (usize, Sum),
         ecn: u8,
     ) -> IpOutput {
-        seal(&mut frame, self.tuple().local, self.tuple().remote, cx.offload, written);
+        let (src, dst) = (self.local(), self.remote());
+        seal(&mut frame, src, dst, cx.offload, written);
         let meta = frame.meta_mut();
         (meta.hash, meta.hash_type) = (self.flow_hash(), self.hash_type());
         core.stats.packets_sent += 1;
         IpOutput {
             frame,
-            src: self.tuple().local,
-            dst: self.tuple().remote,
+            src,
+            dst,
             protocol: TCP.0,
             hop_limit: self
                 .options()
                 .and_then(|o| o.hop_limit)
                 .map_or(core.config.hop_limit, |hops| hops.max(1)),
             traffic_class: self.tos() | ecn,
-            dont_fragment: dont_fragment(self.tuple().local),
+            dont_fragment: dont_fragment(src),
         }
     }
 }

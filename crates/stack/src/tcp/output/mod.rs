@@ -223,6 +223,9 @@ impl Connection {
         let end = plan.seq + len;
         tx.writes.sent(end);
         tx.used.note(self.snd.una(), end, end.since(self.snd.una()));
+        if 0 < plan.len && plan.len < plan.segment_size {
+            tx.sent_small(end);
+        }
         self.tx.put_back(tx);
         self.snd.sent(end);
         self.departed(core, now, end, len);
@@ -230,9 +233,6 @@ impl Connection {
             self.wake_writer_with_room(core);
             core.stats.data_packets_sent += u64::from(plan.segments(plan.segment_size));
             core.stats.data_bytes_sent += u64::from(plan.len);
-            if plan.len < plan.segment_size {
-                self.snd.sent_small();
-            }
             self.note_answer_to_data(core, now);
             self.snd.sent_at(now.as_millis() as u32);
         }

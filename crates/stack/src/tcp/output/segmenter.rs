@@ -6,6 +6,7 @@
 
 use crate::packet::Cx;
 use crate::tcp::connection::deadlines::RtxTimer;
+use crate::tcp::connection::flight::Flight;
 use crate::tcp::connection::{Connection, Flags};
 use crate::tcp::lane::Core;
 use crate::tcp::output::build::Plan;
@@ -141,10 +142,12 @@ impl Connection {
         }
         // RFC 9293 §3.9.1.2, MUST-60, MUST-61: PSH where a write ended.
         // Not where the application says that more is coming, whoever lets it go before.
-        let written =
-            self.snd.push() > self.snd.nxt() && self.snd.push() <= end || len == self.record_ahead();
-        let earlier = self.tx.get().is_some_and(|tx| tx.writes.has_push_before(end));
-        if len > 0 && (written || earlier || fin) {
+        let nxt = self.snd.nxt();
+        let written = |tx: &Flight| {
+            let last = tx.writes.last().is_some_and(|push| push > nxt && push <= end);
+            last || tx.writes.has_push_before(end)
+        };
+        if len > 0 && (fin || self.tx.get().is_some_and(written) || len == self.record_ahead()) {
             flags |= TcpFlags::PSH;
         }
         Plan {
@@ -171,12 +174,9 @@ impl Connection {
                 return false;
             }
             // (3) of the rule; without NODELAY only if no small segment is outstanding.
-            // Guard: `self.has(Flags::NODELAY) || self.snd.outstanding() == 0 || self.snd.sml() <=
-            // self.snd.una()` as `true` fails nagle::
-            if self.has(Flags::NODELAY) || self.snd.outstanding() == 0 || self.snd.sml() <= self.snd.una() {
-                return true;
-            }
-            return false;
+            // Guard: `self.has(Flags::NODELAY) || !small` as `true` fails nagle::
+            let small = self.tx.get().is_some_and(|tx| tx.is_small_out(self.snd.una()));
+            return self.has(Flags::NODELAY) || !small;
         }
         // A record ends here, and more is written behind it: nothing will be added to this segment.
         if len == self.record_ahead() {
@@ -212,7 +212,7 @@ impl Connection {
     fn restart_after_idle(&mut self, core: &Core, cx: &Cx<'_>) {
         let now = cx.now.as_millis() as u32;
         let idle_us = u64::from(now.wrapping_sub(self.snd.sent_ms())) * 1000;
-        let rto = u64::from(self.rtt.rto().max(1));
+        let rto = u64::from(self.rtt.rto(core.timeouts).max(1));
         // Guard: `core.config.slow_start_after_idle && self.snd.sent_ms() != 0 && idle_us > rto` as `false`
         // fails tcp::tests::data tcp::tests::loss tcp::tests::window
         if core.config.slow_start_after_idle && self.snd.sent_ms() != 0 && idle_us > rto {

@@ -125,7 +125,7 @@ impl Connection {
             // RFC 9937 §6, end of recovery; RFC 6582 §3.2, step 3, full acknowledgement.
             self.congestion.set_window(ssthresh);
         }
-        self.reordering.end_recovery();
+        self.end_recovery_of_reordering();
         true
     }
 

@@ -5,7 +5,7 @@
 
 use crate::tcp::connection::congestion::Hystart;
 use crate::tcp::connection::deadlines::RtxTimer;
-use crate::tcp::connection::recovery::{AckReport, DUP_THRESH, Phase};
+use crate::tcp::connection::recovery::{AckReport, DUP_THRESH, Phase, Reordering};
 use crate::tcp::connection::{Connection, Flags};
 use crate::tcp::lane::Core;
 use crate::time::Time;
@@ -18,13 +18,15 @@ impl Connection {
         let Some(tx) = self.tx.get_mut() else { return };
         // Steps 1 and 2.
         tx.recovery.delivered(&report.delivered, now);
+        let begins = tx.recovery.begins_dsack_round(una, nxt, report.dsack);
         // Step 3: reordering.
         if report.delivered.reordered {
-            self.reordering.saw(report.delivered.reach.div_ceil(mss.max(1)));
+            let segments = report.delivered.reach.div_ceil(mss.max(1));
+            self.learn_reordering(|reordering| reordering.saw(segments));
         }
         // Step 4: the reordering window follows D-SACKs, once a round.
-        if tx.recovery.begins_dsack_round(una, nxt, report.dsack) {
-            self.reordering.widen();
+        if begins {
+            self.learn_reordering(Reordering::widen);
         }
         core.stats.unnecessary_retransmits += u64::from(report.dsack);
         self.check_tail_probe(core, report);
@@ -34,7 +36,8 @@ impl Connection {
     /// RFC 8985 §6.2, step 4: how much later is "sufficiently later".
     fn reordering_window(&self) -> Duration {
         let Some(tx) = self.tx.get() else { return Duration::ZERO };
-        if !self.reordering.is_seen() {
+        let reordering = self.reordering();
+        if !reordering.is_seen() {
             let mss = self.effective_mss().max(1);
             let sacked = (tx.board.sacked() / mss).max(tx.board.sacked_records());
             if matches!(tx.recovery.phase(), Phase::Recovery | Phase::Loss) || sacked >= DUP_THRESH {
@@ -42,7 +45,7 @@ impl Connection {
             }
         }
         let min = if self.rtt.min() == u32::MAX { 0 } else { self.rtt.min() };
-        Duration::from_micros(self.reordering.window(min).min(u64::from(self.rtt.srtt())))
+        Duration::from_micros(reordering.window(min).min(u64::from(self.rtt.srtt())))
     }
 
     /// RFC 8985 §6.2, step 5 (`RACK_detect_loss`): marks losses; arms the timer for those still within the window.

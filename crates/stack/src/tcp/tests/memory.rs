@@ -4,11 +4,11 @@ use super::*;
 use crate::tcp::connection::Connection;
 use crate::tcp::table::Slab;
 
-/// At most 512 bytes an idle established end: slab entry, table entry and timer.
+/// At most 320 bytes an idle established end: slab entry, table entry and timer.
 #[test]
 fn an_idle_connection_is_small() {
     let entry = Slab::<Connection>::ENTRY_SIZE;
-    assert_eq!(entry, 320, "five cache lines");
+    assert_eq!(entry, 256, "four cache lines");
     let mut s = Scene::listen(TcpConfig::default());
     let n = 5_000usize;
     s.tcp.close_listener_for_test();
@@ -36,5 +36,5 @@ fn an_idle_connection_is_small() {
     let table = s.tcp.table_memory_for_test() as f64 / n as f64;
     let total = entry as f64 + table;
     println!("slab entry {entry}, table {table:.1}, total {total:.1} bytes");
-    assert!(total <= 512.0, "slab entry {entry}, table {table:.1}");
+    assert!(total <= 320.0, "slab entry {entry}, table {table:.1}");
 }

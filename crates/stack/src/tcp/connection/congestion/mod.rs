@@ -25,8 +25,9 @@ pub(crate) struct Congestion {
     ssthresh: u32,
     /// Bytes acknowledged towards the next step of congestion avoidance.
     acked: u32,
-    cubic: Cubic,
     algorithm: Algorithm,
+    /// Once a window has grown beyond slow start or was reduced, which those of most idle connections never were.
+    cubic: Option<Box<Cubic>>,
 }
 
 /// An acknowledgement, as congestion control sees it.
@@ -42,16 +43,13 @@ pub(crate) struct Acked {
 const MAX_CWND: u32 = 1 << 30;
 
 impl Congestion {
-    /// Bytes that those touch who only look at the window.
-    pub(crate) const WINDOW_LEN: usize = 8;
-
     pub(crate) fn new(algorithm: Algorithm, mss: u32, segments: u8) -> Self {
         Self {
             cwnd: mss * u32::from(segments),
             ssthresh: if algorithm == Algorithm::Bbr { 0 } else { u32::MAX },
             acked: 0,
-            cubic: Cubic::default(),
             algorithm,
+            cubic: None,
         }
     }
 
@@ -102,7 +100,7 @@ impl Congestion {
             self.ssthresh = self.cwnd;
         }
         self.algorithm = algorithm;
-        self.cubic = Cubic::default();
+        self.cubic = None;
     }
 
     pub(crate) fn in_slow_start(&self) -> bool {
@@ -130,7 +128,7 @@ impl Congestion {
             bytes = grow - room;
         }
         let step = match self.algorithm {
-            Algorithm::Cubic => self.cubic.bytes_per_segment(self.cwnd, ack),
+            Algorithm::Cubic => self.cubic.get_or_insert_default().bytes_per_segment(self.cwnd, ack),
             Algorithm::NewReno => newreno::bytes_per_segment(self.cwnd),
             Algorithm::Bbr => return,
         };
@@ -162,7 +160,7 @@ impl Congestion {
     pub(crate) fn on_congestion(&mut self, in_flight: u32, mss: u32) {
         // Guard: `.max(2 * mss)` as `.max(0)` fails congestion::tests::two_segments guards::the_threshold
         self.ssthresh = match self.algorithm {
-            Algorithm::Cubic => self.cubic.reduce(self.cwnd, mss),
+            Algorithm::Cubic => self.cubic.get_or_insert_default().reduce(self.cwnd, mss),
             Algorithm::NewReno => newreno::reduce(in_flight.min(self.cwnd)),
             Algorithm::Bbr => return,
         }
@@ -177,7 +175,7 @@ impl Congestion {
         if first {
             self.on_congestion(in_flight, mss);
         }
-        self.cubic.restart();
+        self.begin_epoch();
         self.set_window(mss);
     }
 
@@ -191,8 +189,15 @@ impl Congestion {
         // Guard: `initial.min(self.cwnd)` as `0` fails congestion::tests::idleness
         let restart = initial.min(self.cwnd);
         self.cwnd = (self.cwnd >> timeouts.min(31)).max(restart);
-        self.cubic.restart();
+        self.begin_epoch();
         self.acked = 0;
+    }
+
+    /// What grows from now on begins a new epoch.
+    fn begin_epoch(&mut self) {
+        if let Some(cubic) = &mut self.cubic {
+            cubic.restart();
+        }
     }
 
     pub(crate) fn for_config(config: &TcpConfig, algorithm: Option<Algorithm>, mss: u32) -> Self {

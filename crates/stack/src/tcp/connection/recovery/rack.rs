@@ -20,7 +20,7 @@ pub(super) struct Rack {
 }
 
 /// What RACK has learnt of the path's reordering; it outlives the flight.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Reordering {
     /// RACK.reordering_seen.
     seen: bool,

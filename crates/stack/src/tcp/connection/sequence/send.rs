@@ -2,7 +2,7 @@
 
 use crate::tcp::Seq;
 
-/// What is on its way, what may be sent, and how far the application has written.
+/// What is on its way, and what may be sent.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct SendSpace {
@@ -12,8 +12,6 @@ pub(crate) struct SendSpace {
     wl1: Seq,
     wl2: Seq,
     max_wnd: u32,
-    sml: Seq,
-    push: Seq,
     limit: u32,
     sent_ms: u32,
 }
@@ -21,18 +19,7 @@ pub(crate) struct SendSpace {
 impl SendSpace {
     /// Of a SYN with this sequence number; the buffer takes `limit` bytes.
     pub(crate) fn new(iss: Seq, limit: u32) -> Self {
-        Self {
-            una: iss,
-            nxt: iss + 1,
-            wnd: 0,
-            wl1: Seq(0),
-            wl2: iss,
-            max_wnd: 0,
-            sml: iss + 1,
-            push: iss + 1,
-            limit,
-            sent_ms: 0,
-        }
+        Self { una: iss, nxt: iss + 1, wnd: 0, wl1: Seq(0), wl2: iss, max_wnd: 0, limit, sent_ms: 0 }
     }
 
     /// SND.UNA.
@@ -118,25 +105,6 @@ impl SendSpace {
         (self.wl1, self.wl2) = (self.wl1.max(seq), ack);
     }
 
-    // What holds small segments back.
-
-    /// End of the last small segment sent (Minshall's form of Nagle's algorithm).
-    #[inline]
-    pub(crate) const fn sml(&self) -> Seq {
-        self.sml
-    }
-
-    /// What was sent last is a small segment.
-    #[inline]
-    pub(crate) fn sent_small(&mut self) {
-        self.sml = self.nxt;
-    }
-
-    /// No small segment is on its way.
-    pub(crate) fn none_is_small(&mut self) {
-        self.sml = self.una;
-    }
-
     /// When data was last sent (RFC 5681 §4.1), milliseconds; 0 if never.
     #[inline]
     pub(crate) const fn sent_ms(&self) -> u32 {
@@ -146,20 +114,6 @@ impl SendSpace {
     #[inline]
     pub(crate) fn sent_at(&mut self, ms: u32) {
         self.sent_ms = ms;
-    }
-
-    // What the application writes.
-
-    /// End of the last write: PSH goes there.
-    #[inline]
-    pub(crate) const fn push(&self) -> Seq {
-        self.push
-    }
-
-    /// A write ends at `end`; where the one before it did.
-    #[inline]
-    pub(crate) fn write_ends(&mut self, end: Seq) -> Seq {
-        core::mem::replace(&mut self.push, end)
     }
 
     /// Most bytes that the send buffer holds.
