@@ -48,7 +48,7 @@ const PLACES_V4: [usize; 4] = [16, 48, 64, 80];
 const PLACES_V6: [usize; 4] = [112, 240, 256, 272];
 
 impl Key {
-    /// Measures what the key does with a table. Takes microseconds for a table whose size is a power of two, a millisecond for another.
+    /// Measures what the key does with a table. Takes microseconds for a table whose size is a power of two, milliseconds for another.
     #[must_use]
     pub fn judge(&self, table: &Indirection) -> Quality {
         let mut buckets = table.slots().to_vec();

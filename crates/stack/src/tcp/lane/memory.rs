@@ -45,13 +45,13 @@ pub(crate) const PORTION: usize = 4096;
 
 /// Bytes of a connection: its place in the slab, in the table of tuples, on the wheel and in the lists of a lane, the totals of its
 /// flow, and what stands aside.
-pub(crate) const PER_CONNECTION: usize = 512;
+pub(crate) const PER_CONNECTION: usize = {
+    let held = Slab::<Connection>::ENTRY_SIZE + ASIDE + 26 + 24 + 4 + 2 * size_of::<ConnId>() + PER_FLOW;
+    assert!(held <= 512);
+    512
+};
 /// Of that what stands aside and is small: addresses of IPv6, and CUBIC's curve.
 const ASIDE: usize = 48 + 32;
-const _: () = assert!(
-    Slab::<Connection>::ENTRY_SIZE + ASIDE + 26 + 24 + 4 + 2 * size_of::<ConnId>() + PER_FLOW
-        <= PER_CONNECTION
-);
 
 /// How far the memory of buffers may go; see the head of this file.
 #[derive(Debug, Clone, Copy, Default)]
