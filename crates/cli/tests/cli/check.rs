@@ -251,6 +251,7 @@ fn nothing_is_off_in_twenty_clean_runs() {
     }
 }
 
+// Long: one fault after the other, each told by traffic.
 #[test]
 fn faults_of_table_key_and_fields_are_found() {
     if !can_run() {

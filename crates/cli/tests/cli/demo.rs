@@ -65,6 +65,7 @@ fn two_workers() {
 }
 
 /// The hosts learn the rule of every card that has one, and all packets of such a card arrive where they belong.
+// Long: a demo with each card.
 #[test]
 fn every_emulated_card() {
     for (card, _) in flowlane_rss::emulated::CARDS {

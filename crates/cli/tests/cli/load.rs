@@ -182,6 +182,7 @@ fn heard_by_an_echo(arguments: &[&str]) -> (Value, Vec<Heard>) {
     (report, heard.into_iter().filter(|one| one.flow != u32::MAX).collect())
 }
 
+// Long: several loads of a second.
 #[test]
 fn sizes_come_in_turn_and_bursts_at_one_moment() {
     let common = ["-d", "1s", "-r", "1k", "--flows", "3", "--workers", "1"];

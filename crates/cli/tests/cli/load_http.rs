@@ -412,6 +412,7 @@ fn an_interrupt_ends_it_with_the_report_so_far() {
 }
 
 /// A server that does nothing in the first six of every 33 milliseconds: the report says so, in words, drawn, and on the page.
+// Long: a run of five seconds, since a period is told by how often it comes.
 #[test]
 fn a_server_that_pauses_regularly_is_told() {
     // The pause is planted: 33 ms is how long packets waited for a wake-up that was lost, in the fault this search is for. Neither the

@@ -281,6 +281,7 @@ fn without_comparison(query: &str) -> &str {
 
 /// Prometheus scrapes it, in the format OpenMetrics, which it asks for. Each query of the dashboard and each of the alert rules has an answer, for a
 /// service on a link of ours that is under load; what compares, before it compares; and no alert is on.
+// Long: Prometheus scrapes what it compares over time.
 #[test]
 fn prometheus_reads_it() {
     if !is_there("prometheus") {

@@ -166,16 +166,19 @@ fn lengths_over(kind: &'static str, tag: &str) {
     }
 }
 
+// Long: every length of datagram goes both ways.
 #[test]
 fn every_length_over_af_packet() {
     lengths_over("af-packet", "p");
 }
 
+// Long: every length of datagram goes both ways.
 #[test]
 fn every_length_over_af_xdp() {
     lengths_over("af-xdp", "x");
 }
 
+// Long: every length of datagram goes both ways.
 #[test]
 fn every_length_over_tap() {
     lengths_over("tap", "t");

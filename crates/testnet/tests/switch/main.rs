@@ -206,6 +206,7 @@ fn vlans_keep_hosts_apart_and_a_trunk_joins_them() {
 
 /// The kernel repeats what it listens to only when it is asked. With nobody who asks the switch forgets it; once the switch asks itself it knows it
 /// again, and the entries live on.
+// Long: what nobody repeats is forgotten after three seconds, and kept for longer once it is asked for.
 #[test]
 fn a_switch_that_asks_keeps_the_groups_of_kernel_hosts() {
     let Some(net) = Net::new("query", 2) else { return };

@@ -88,6 +88,7 @@ fn of_two_servers_one_is_taken() {
 }
 
 /// With radvd, whose router has prefixes to use, to use no more, and not for addresses.
+// Long: radvd advertises every three seconds, no oftener.
 #[test]
 fn prefixes_that_radvd_advertises() {
     let Some(site) = Site::new("v") else { return };

@@ -338,6 +338,7 @@ fn a_run_without_agents_has_failed() {
     assert!(said.contains("agent a has not") && said.contains("agent b has not"), "{said}");
 }
 
+// Long: a run of each kind of load is begun and ended.
 #[test]
 fn ctrl_c_ends_each_kind_at_all_agents_with_a_report() {
     let Some(nats) = Nats::start(&[]) else { return };

@@ -140,6 +140,7 @@ fn a_run_whose_shares_would_be_taken_ends_with_its_last_request() {
     }
 }
 
+// Long: a run of six seconds, in which the server is started anew.
 #[test]
 fn a_server_that_is_started_anew_costs_nothing() {
     let Some(mut run) = Run::begun("6s", &["--agent-timeout", "20s"]) else { return };

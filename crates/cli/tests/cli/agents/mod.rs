@@ -15,6 +15,7 @@ use flowlane_testnet::{Program, Scratch, eventually};
 use self::kit::{Nats, refused, report, server};
 
 /// Three agents with clocks apart make exactly the run that was asked for: what the server has counted is what they report, and each has its third.
+// Long: two runs of two seconds, whose clocks are compared before.
 #[test]
 fn three_agents_make_one_run() {
     let Some(nats) = Nats::start(&[]) else { return };

@@ -290,6 +290,7 @@ fn http_over_kernel_sockets() {
     }
 }
 
+// Long: three servers, and a load of a second on each.
 #[test]
 fn http_over_a_link() {
     let Some((near, far)) = wire("h") else { return };
@@ -301,6 +302,7 @@ fn http_over_a_link() {
 }
 
 /// rustls at both ends, our stack beneath them; what must not be believed is not, and said so.
+// Long: a load of a second, and one for each thing that is not to be believed.
 #[test]
 fn https_over_a_link() {
     let Some((near, far)) = wire("s") else { return };

@@ -218,6 +218,7 @@ fn http_server() -> (Program, String) {
     (server, format!("http://127.0.0.1:{port}/"))
 }
 
+// Long: a browser is started, and shows figures of some seconds.
 #[test]
 fn a_browser_shows_what_runs() {
     let browser = match Browser::start() {

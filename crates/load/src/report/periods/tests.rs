@@ -76,6 +76,7 @@ const KINDS: [Kind; 4] = [
     Kind { rate: 3000, even: false, drift: false, planted: |_| 0.0 },
 ];
 
+// Long: nearly two hundred series of nine seconds are made and searched, without optimisation.
 #[test]
 fn none_in_noise() {
     for (i, kind) in KINDS.iter().enumerate() {
@@ -87,6 +88,7 @@ fn none_in_noise() {
 }
 
 /// A sine and a pulse of 33 ms, 5 % of the variance (0.7² and 1 / 19 of it), less where there is drift.
+// Long: a hundred series of nine seconds are made and searched, without optimisation.
 #[test]
 fn a_period_of_33_ms_is_found() {
     let sine: fn(f64) -> f64 = |ms| 0.228 * (std::f64::consts::TAU * ms / 33.0).sin();

@@ -82,6 +82,7 @@ fn checked(workers: usize, pool: Pool, time: u64) -> Vec<Asked> {
 }
 
 /// Those that are the same share a signature for a second, and have another in the next.
+// Long: more than a second passes over each version of HTTP.
 #[test]
 fn requests_that_are_the_same_are_signed_each_second() {
     for version in VERSIONS {
