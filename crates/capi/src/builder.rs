@@ -358,8 +358,9 @@ pub unsafe extern "C" fn flowlane_host_home_ports(builder: *mut Builder, host: u
     }
 }
 
-/// Congestion control of a host's connections: "cubic", "newreno" or "bbr". On sockets of the kernel, too, where a connection or listener is
-/// refused with FLOWLANE_ERR_SYSTEM if the kernel does not have it or keeps it for root. flowlane_tcp_set_congestion gives one connection another.
+/// Congestion control of a host's connections: "cubic", "newreno", "bbr" or "prague". The last asks for accurate ECN, and a connection whose peer
+/// does not agree on that has "cubic". On sockets of the kernel, too, where a connection or listener is refused with FLOWLANE_ERR_SYSTEM if the
+/// kernel does not have it or keeps it for root. flowlane_tcp_set_congestion gives one connection another.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flowlane_host_congestion(
     builder: *mut Builder,

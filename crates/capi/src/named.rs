@@ -24,7 +24,12 @@ pub(crate) fn ecn(text: &str) -> Result<Ecn, Error> {
 
 /// [`Algorithm::name`] as C has it.
 pub(crate) fn c_name(algorithm: Algorithm) -> Option<&'static CStr> {
-    let names = [(Algorithm::Cubic, c"cubic"), (Algorithm::NewReno, c"newreno"), (Algorithm::Bbr, c"bbr")];
+    let names = [
+        (Algorithm::Cubic, c"cubic"),
+        (Algorithm::NewReno, c"newreno"),
+        (Algorithm::Bbr, c"bbr"),
+        (Algorithm::Prague, c"prague"),
+    ];
     names.into_iter().find(|(one, _)| *one == algorithm).map(|(_, name)| name)
 }
 

@@ -9,7 +9,8 @@ use std::os::fd::AsFd;
 /// The option.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct CongestionOption {
-    /// Congestion control of connections: cubic, newreno or bbr [default: cubic; on kernel sockets the kernel's].
+    /// Congestion control of connections: cubic, newreno, bbr or prague (L4S; asks for accurate ECN, without which a connection has cubic) [default:
+    /// cubic; on kernel sockets the kernel's].
     #[arg(long, value_name = "NAME", value_enum)]
     congestion: Option<Name>,
 }
@@ -20,6 +21,7 @@ enum Name {
     Cubic,
     Newreno,
     Bbr,
+    Prague,
 }
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
@@ -38,6 +40,7 @@ impl CongestionOption {
             Name::Cubic => Algorithm::Cubic,
             Name::Newreno => Algorithm::NewReno,
             Name::Bbr => Algorithm::Bbr,
+            Name::Prague => Algorithm::Prague,
         };
         if kernel {
             check_kernel(algorithm)?;

@@ -29,12 +29,21 @@ impl EcnOption {
         self.ecn.is_some()
     }
 
-    /// What was asked for, if anything was. `kernel`: the sockets are the kernel's, which has one setting for all.
-    pub(crate) fn of(self, kernel: bool) -> anyhow::Result<Option<Ecn>> {
+    /// What was asked for, if anything was. `kernel`: the sockets are the kernel's, which has one setting for all. `congestion`: what was asked
+    /// for beside it.
+    pub(crate) fn of(self, kernel: bool, congestion: Option<Algorithm>) -> anyhow::Result<Option<Ecn>> {
         if let (true, Some(ecn)) = (kernel, self.ecn) {
             let number = Ecn::ALL.iter().position(|other| *other == ecn).unwrap_or_default();
             bail!(
                 "--ecn {}: kernel sockets have the kernel's; as root: sysctl -w net.ipv4.tcp_ecn={number}, or name a --link",
+                ecn.name()
+            );
+        }
+        if let (Some(Algorithm::Prague), Some(ecn @ (Ecn::Off | Ecn::Accept | Ecn::Request))) =
+            (congestion, self.ecn)
+        {
+            bail!(
+                "--ecn {}: --congestion prague needs accurate ECN and asks for it; leave --ecn out",
                 ecn.name()
             );
         }
@@ -45,11 +54,6 @@ impl EcnOption {
     pub(crate) fn check_absent(self, why: &str) -> anyhow::Result<()> {
         ensure!(!self.is_given(), "--ecn: {why}");
         Ok(())
-    }
-
-    /// The host with what was asked for.
-    pub(crate) fn apply(self, host: Host, kernel: bool) -> anyhow::Result<Host> {
-        Ok(chosen(host, None, self.of(kernel)?))
     }
 }
 
@@ -85,7 +89,18 @@ mod tests {
     #[test]
     fn kernel_sockets_have_the_kernels() {
         let given = EcnOption { ecn: Some(Ecn::AccurateAccept) };
-        assert!(given.of(true).unwrap_err().to_string().contains("net.ipv4.tcp_ecn=5"));
-        assert_eq!((given.of(false).unwrap(), EcnOption::default().of(true).unwrap()), (given.ecn, None));
+        assert!(given.of(true, None).unwrap_err().to_string().contains("net.ipv4.tcp_ecn=5"));
+        let nothing = EcnOption::default().of(true, None).unwrap();
+        assert_eq!((given.of(false, None).unwrap(), nothing), (given.ecn, None));
+    }
+
+    /// Prague without accurate ECN is none.
+    #[test]
+    fn prague_needs_accurate_ecn() {
+        for ecn in Ecn::ALL {
+            let of = |congestion| EcnOption { ecn: Some(ecn) }.of(false, Some(congestion)).is_ok();
+            assert!(of(Algorithm::Bbr));
+            assert_eq!(of(Algorithm::Prague), ecn.name().starts_with("accurate"), "{ecn:?}");
+        }
     }
 }

@@ -177,7 +177,11 @@ fn config(choice: u8) -> TcpConfig {
         sack: choice & 2 == 0,
         window_scaling: choice & 4 == 0,
         ecn: if choice & 8 == 0 { Ecn::Request } else { Ecn::Off },
-        congestion: if choice & 16 == 0 { Algorithm::Cubic } else { Algorithm::NewReno },
+        congestion: match choice & 24 {
+            0 | 8 => Algorithm::Cubic,
+            16 => Algorithm::Prague,
+            _ => Algorithm::NewReno,
+        },
         syn_cookies: if choice & 32 == 0 { SynCookies::WhenFull } else { SynCookies::Always },
         recv_buffer: if choice & 64 == 0 { small } else { TcpConfig::default().recv_buffer },
         send_buffer: if choice & 64 == 0 { small } else { TcpConfig::default().send_buffer },

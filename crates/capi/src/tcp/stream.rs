@@ -200,8 +200,8 @@ pub unsafe extern "C" fn flowlane_tcp_nodelay(tcp: *mut Tcp, nodelay: bool) -> i
     unsafe { with(tcp, |tcp| Ok(tcp.stream.set_nodelay(nodelay)?)) }
 }
 
-/// Gives a connection another congestion control: "cubic", "newreno" or "bbr". FLOWLANE_ERR_SYSTEM: the kernel, whose socket it is, does not
-/// have it or keeps it for root.
+/// Gives a connection another congestion control: "cubic", "newreno", "bbr" or "prague", which is "cubic" on a connection that has not agreed on
+/// accurate ECN. FLOWLANE_ERR_SYSTEM: the kernel, whose socket it is, does not have it or keeps it for root.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flowlane_tcp_set_congestion(tcp: *mut Tcp, name: *const c_char) -> i32 {
     // SAFETY: the program's handle and text.

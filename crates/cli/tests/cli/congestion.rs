@@ -47,6 +47,8 @@ fn ecn_that_is_refused_gets_one_line_and_2() {
     assert!(refused(&datagrams).contains("--ecn: for connections"));
     let relay = flowlane("serve relay --udp --to 127.0.0.1:9 --ecn 3").output().unwrap();
     assert!(refused(&relay).contains("--ecn: not with --udp"));
+    let run = "load tcp 10.0.0.1:9 --link pair --congestion prague --ecn request";
+    assert!(refused(&flowlane(run).output().unwrap()).contains("prague needs accurate ECN"));
     for command in ["serve tcp-echo --addr 127.0.0.1", "load tcp 127.0.0.1:9"] {
         let kernel = flowlane(&format!("{command} --ecn accurate")).output().unwrap();
         assert!(refused(&kernel).contains("sysctl -w net.ipv4.tcp_ecn=3"));
@@ -60,7 +62,7 @@ fn ecn_that_is_refused_gets_one_line_and_2() {
 /// What the kernel has and lets everybody have, in our words.
 fn kernel_has() -> Vec<&'static str> {
     let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
-    let names = [("reno", "newreno"), ("cubic", "cubic"), ("bbr", "bbr")];
+    let names = [("reno", "newreno"), ("cubic", "cubic"), ("bbr", "bbr"), ("prague", "prague")];
     names
         .into_iter()
         .filter(|(theirs, _)| allowed.split_whitespace().any(|name| name == *theirs))
@@ -84,7 +86,7 @@ fn listed(control: &Path) -> Vec<String> {
 fn connections_on_kernel_sockets_have_it() {
     let has = kernel_has();
     assert!(has.contains(&"newreno"), "every kernel has it: {has:?}");
-    for name in ["cubic", "newreno", "bbr"] {
+    for name in ["cubic", "newreno", "bbr", "prague"] {
         let port = free_port();
         let control =
             std::env::temp_dir().join(format!("flowlane-congestion-{name}-{}.sock", std::process::id()));
@@ -106,13 +108,16 @@ fn connections_on_kernel_sockets_have_it() {
     }
 }
 
-/// Our own stack at both ends of a pair: a load with BBR is one as any other.
+/// Our own stack at both ends of a pair: a load with BBR or Prague is one as any other.
 #[test]
 fn a_load_on_our_own_stack_runs_with_it() {
-    let run = "load http http://10.0.0.1/ --link pair -c 4 -n 200 --quiet --json --congestion bbr";
-    let output = flowlane(run).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
+    for name in ["bbr", "prague"] {
+        let run =
+            format!("load http http://10.0.0.1/ --link pair -c 4 -n 200 --quiet --json --congestion {name}");
+        let output = flowlane(&run).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+    }
 }
 
 /// In programs: a host has one, a socket may have another, and data comes through whole with either; `info` tells.

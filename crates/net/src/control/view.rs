@@ -279,7 +279,7 @@ document! {
         /// Of a connection on kernel sockets, where its last packet arrived; none where workers are not bound to processors.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arrival: Option<ArrivalView>,
-        /// Congestion control of a connection: `cubic`, `newreno` or `bbr`; left out where the kernel has another.
+        /// Congestion control of a connection: `cubic`, `newreno`, `bbr` or `prague`; left out where the kernel has another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         congestion: Option<String>,
         /// What a connection of our own stack has agreed on of ECN, if anything: `classic` (RFC 3168) or `accurate` (RFC 9768).

@@ -49,7 +49,7 @@ pub(crate) fn connection<'c>(
 ) -> &'c mut Connection {
     let config = &core.config;
     let mss = local_mss(tuple.local, mtu, options);
-    let mut flags = Flags::SYN_OUT | ecn::offer(config.ecn);
+    let mut flags = Flags::SYN_OUT | ecn::offer(ecn::told(config, options.congestion));
     for (on, flag) in [
         (config.timestamps, Flags::TIMESTAMPS),
         (config.sack, Flags::SACK),

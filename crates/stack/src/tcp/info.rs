@@ -3,7 +3,8 @@
 use crate::tcp::config::Algorithm;
 use crate::tcp::connection::accecn::AccEcn;
 use crate::tcp::connection::accecn::fed_back::Heard;
-use crate::tcp::connection::congestion::bbr::Bbr;
+use crate::tcp::connection::congestion::Model;
+use crate::tcp::connection::congestion::prague::Prague;
 use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::Phase;
 use crate::tcp::connection::rtt::Timeouts;
@@ -124,6 +125,8 @@ pub struct TcpInfo {
     pub congestion: Option<Algorithm>,
     /// Bytes a second at which data is paced; `None` if it is not, or on kernel sockets.
     pub pacing_rate: Option<u64>,
+    /// The share of packets that are marked, as Prague reckons with it (alpha), in parts of 2^20; `None` with any other congestion control.
+    pub marked_share: Option<u32>,
     /// Congestion window, bytes.
     pub cwnd: u32,
     /// Slow-start threshold, bytes.
@@ -203,6 +206,7 @@ impl TcpInfo {
             backoff: 0,
             congestion: None,
             pacing_rate: None,
+            marked_share: None,
             cwnd: 0,
             ssthresh: 0,
             outstanding: 0,
@@ -253,7 +257,8 @@ impl Connection {
             rto: us(self.rtt.rto(timeouts)),
             backoff: self.timers.doublings(),
             congestion: Some(self.congestion.algorithm()),
-            pacing_rate: self.model().map(Bbr::pacing_rate),
+            pacing_rate: self.model().map(|model| model.pace().rate()),
+            marked_share: self.model().and_then(Model::prague).map(Prague::share),
             cwnd: self.congestion.cwnd(),
             ssthresh: self.congestion.ssthresh(),
             outstanding: self.snd.outstanding(),

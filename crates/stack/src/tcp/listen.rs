@@ -141,7 +141,7 @@ impl Core {
         self.fast_open_mark(c, &welcome);
         c.take_peer_syn(self, cx, seg);
         c.set_flow_hash(seg.hash, seg.hash_type);
-        c.agree_on_ecn(&self.config, ecn::mode(self.config.ecn, seg), seg);
+        c.agree_on_ecn(&self.config, ecn::mode(ecn::told(&self.config, options.congestion), seg), seg);
         c.snd.first_window(u32::from(seg.window), seg.seq, iss);
         Some(c.id().slot)
     }

@@ -55,7 +55,7 @@ impl Core {
         let with_timestamps = self.config.timestamps && seg.options.timestamps.is_some();
         let scaling = self.config.window_scaling && seg.options.window_scale.is_some() && with_timestamps;
         let sack = self.config.sack && seg.options.sack_permitted && with_timestamps;
-        let mode = ecn::mode(self.config.ecn, seg);
+        let mode = ecn::mode(ecn::told(&self.config, options.congestion), seg);
         let ecn = mode == Mode::Classic && with_timestamps;
         let bits = if scaling { u32::from(seg.options.window_scale.unwrap_or(0)) } else { NO_SCALE };
         let bits = bits | u32::from(sack) << 4 | u32::from(ecn) << 5;
@@ -169,7 +169,8 @@ impl Core {
         };
         c.take_peer_syn(self, cx, &syn);
         // Guard: `flags_of::bits(seg.flags) > 1` as `true` fails cookies::accurate_ecn
-        let accurate = self.config.ecn.accepts_accurate() && flags_of::bits(seg.flags) > 1;
+        let told = ecn::told(&self.config, options.congestion);
+        let accurate = told.accepts_accurate() && flags_of::bits(seg.flags) > 1;
         let mode = match ecn {
             true => Mode::Classic,
             false if accurate => Mode::Accurate(None),

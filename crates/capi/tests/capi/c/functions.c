@@ -266,6 +266,10 @@ static void bulk_opened(flowlane_tcp *tcp, void *user)
     OK(flowlane_tcp_set_congestion(tcp, "newreno"));
     OK(flowlane_tcp_congestion(tcp, &congestion));
     CHECK(!strcmp(congestion, "newreno"));
+    /* Without accurate ECN. */
+    OK(flowlane_tcp_set_congestion(tcp, "prague"));
+    OK(flowlane_tcp_congestion(tcp, &congestion));
+    CHECK(!strcmp(congestion, "cubic"));
     CHECK(flowlane_tcp_congestion(tcp, NULL) == FLOWLANE_ERR_INVALID);
     OK(flowlane_tcp_send_zc(tcp, bulk->sent, LONG, bulk_back, bulk));
     /* What is written now would overtake it. */

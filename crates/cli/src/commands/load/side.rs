@@ -13,7 +13,7 @@ use flowlane_load::ClientRange;
 use super::home::Home;
 use crate::asking::{Addr, Asked, Asking, on_link, show};
 use crate::congestion::CongestionOption;
-use crate::ecn::EcnOption;
+use crate::ecn::{EcnOption, chosen};
 use crate::idle::IdleKind;
 use crate::io::IoOption;
 use crate::steering::{self, SteeringOptions, Workers};
@@ -254,8 +254,7 @@ impl Side {
     /// Refuses options that kernel sockets do not have.
     pub(super) fn check_kernel(&self) -> anyhow::Result<()> {
         ensure!(self.vlan.is_none(), "--vlan: the kernel has its own interfaces; name a --link");
-        self.congestion.of(true)?;
-        self.ecn.of(true)?;
+        self.ecn.of(true, self.congestion.of(true)?)?;
         Ok(())
     }
 
@@ -268,11 +267,8 @@ impl Side {
 
     /// The host with the congestion control and the ECN that were asked for.
     pub(super) fn with_choices(&self, host: Host, kernel: bool) -> anyhow::Result<Host> {
-        let host = self.ecn.apply(host, kernel)?;
-        Ok(match self.congestion.of(kernel)? {
-            Some(algorithm) => host.congestion(algorithm),
-            None => host,
-        })
+        let congestion = self.congestion.of(kernel)?;
+        Ok(chosen(host, congestion, self.ecn.of(kernel, congestion)?))
     }
 
     /// What workers do when they are idle: on kernel sockets they sleep, if nothing else was said.

@@ -454,7 +454,7 @@ impl Plan {
         let beside_kernel = arguments.common.beside_kernel;
         let mut plan = Self::new(service, arguments.common)?;
         plan.congestion = arguments.congestion.of(plan.link.is_kernel() || beside_kernel)?;
-        plan.ecn = arguments.ecn.of(plan.link.is_kernel())?;
+        plan.ecn = arguments.ecn.of(plan.link.is_kernel(), plan.congestion)?;
         if let Some(text) = &arguments.listen_buckets {
             plan.listen = Some(buckets("--listen-buckets", text, plan.rss.buckets.len())?);
         }

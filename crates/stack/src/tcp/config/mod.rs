@@ -17,19 +17,24 @@ pub enum Algorithm {
     NewReno,
     /// A model of the path: how fast it delivers and how long it is (draft-ietf-ccwg-bbr). What is sent is spread over time.
     Bbr,
+    /// An answer to each packet that a queue of L4S marks (draft-briscoe-iccrg-prague-congestion-control), an experiment. It makes [`TcpConfig::ecn`]
+    /// ask for accurate ECN and accept it, unless that is off; a connection whose peer does not agree on it has CUBIC. What is sent is spread
+    /// over time.
+    Prague,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cubic, Self::NewReno, Self::Bbr];
+    pub const ALL: [Self; 4] = [Self::Cubic, Self::NewReno, Self::Bbr, Self::Prague];
 
-    /// Its name in this program's words: `cubic`, `newreno`, `bbr`.
+    /// Its name in this program's words: `cubic`, `newreno`, `bbr`, `prague`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
             Self::NewReno => "newreno",
             Self::Bbr => "bbr",
+            Self::Prague => "prague",
         }
     }
 }
@@ -69,6 +74,16 @@ impl Ecn {
             Self::Accurate => "accurate",
             Self::AccurateRequest => "accurate-request",
             Self::AccurateAccept => "accurate-accept",
+        }
+    }
+
+    /// What connections with this congestion control negotiate that were told this: Prague needs accurate ECN.
+    #[inline]
+    pub(crate) const fn with(self, algorithm: Algorithm) -> Self {
+        // Guard: `Self::Accept | Self::Request` as `Self::Request` fails prague::it_asks prague::it_accepts
+        match (self, algorithm) {
+            (Self::Accept | Self::Request, Algorithm::Prague) => Self::Accurate,
+            _ => self,
         }
     }
 

@@ -272,7 +272,9 @@ impl Connection {
         if let Some(bytes) = options.send_buffer {
             self.snd.set_limit(bytes.clamp(2048, 1 << 30));
         }
-        if let Some(algorithm) = options.congestion {
+        // What was asked for before may have become another, which stays.
+        let before = self.options().and_then(|options| options.congestion);
+        if let Some(algorithm) = options.congestion.filter(|_| options.congestion != before) {
             if algorithm != self.congestion.algorithm() {
                 self.congestion.set_algorithm(algorithm);
             }

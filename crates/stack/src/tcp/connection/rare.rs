@@ -3,7 +3,7 @@
 use crate::tcp::Seq;
 use crate::tcp::config::SocketOptions;
 use crate::tcp::connection::accecn::AccEcn;
-use crate::tcp::connection::congestion::bbr::Bbr;
+use crate::tcp::connection::congestion::Model;
 use crate::tcp::connection::deadlines::NEVER;
 use crate::tcp::connection::recovery::{Reordering, Undo};
 use crate::tcp::connection::{Connection, Lists};
@@ -31,8 +31,8 @@ pub(super) struct Rare {
     reordering: Reordering,
     /// Everything has arrived, and until then the last reduction may still turn out to have been needless.
     undo: Option<(Undo, Time)>,
-    /// The model of the path, with BBR.
-    model: Option<Box<Bbr>>,
+    /// What congestion control knows beside the window, with BBR and Prague.
+    model: Option<Model>,
     /// Accurate ECN, asked for or agreed on.
     accecn: Option<Box<AccEcn>>,
 }
@@ -185,24 +185,24 @@ impl Connection {
         }
     }
 
-    // The model of the path.
+    // What congestion control knows beside the window.
 
-    /// BBR's model, if the connection has one.
+    /// BBR's or Prague's, if the connection has one.
     #[inline]
-    pub(crate) fn model_mut(&mut self) -> Option<&mut Bbr> {
-        self.rare_if_any()?.model.as_deref_mut()
+    pub(crate) fn model_mut(&mut self) -> Option<&mut Model> {
+        self.rare_if_any()?.model.as_mut()
     }
 
-    /// BBR's model to look at.
+    /// The same to look at.
     #[inline]
-    pub(crate) fn model(&self) -> Option<&Bbr> {
-        self.rare()?.model.as_deref()
+    pub(crate) fn model(&self) -> Option<&Model> {
+        self.rare()?.model.as_ref()
     }
 
     /// The connection has this model from now on, or none.
-    pub(crate) fn set_model(&mut self, model: Option<Bbr>) {
-        if let Some(model) = model {
-            self.rare_mut().model = Some(Box::new(model));
+    pub(crate) fn set_model(&mut self, model: Option<Model>) {
+        if model.is_some() {
+            self.rare_mut().model = model;
         } else if let Some(rare) = self.rare_if_any() {
             rare.model = None;
             self.drop_empty_rare();

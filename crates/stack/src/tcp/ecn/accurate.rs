@@ -7,13 +7,14 @@
 //! | its acknowledgement | tells how the SYN-ACK arrived | §3.2.2.1 |
 //! | a packet comes | it is counted by its mark | §3.2 |
 //! | a segment goes | ACE, and on acknowledgements and new data the option | §3.2.2, §3.2.3.3 |
-//! | an acknowledgement comes | the window is reduced once for each window of data in which packets were marked, as for classic ECN; CWR is not said | §3.1.5 |
+//! | an acknowledgement comes | the window is reduced once for each window of data in which packets were marked, as for classic ECN; CWR is not said. With Prague by how many were (`model`) | §3.1.5 |
 //! | a handshake that tells of an impossible change | data is not sent as ECN-capable; feedback is still heeded | §3.2.2.3 |
 
 use crate::tcp::config::TcpConfig;
 use crate::tcp::connection::accecn::fed_back::Feedback;
 use crate::tcp::connection::accecn::handshake::{self, CE, Mode, NOT_ECT, Told};
 use crate::tcp::connection::accecn::{AccEcn, Received};
+use crate::tcp::connection::congestion::Model;
 use crate::tcp::connection::{Connection, Flags, State};
 use crate::tcp::lane::Core;
 use crate::tcp::segment::Segment;
@@ -85,7 +86,8 @@ impl Connection {
     /// The peer's SYN came again before our SYN-ACK was acknowledged. Whether the connection must be reset: a peer may not ask for both kinds
     /// of ECN in one handshake (§3.1.5).
     pub(crate) fn accurate_asked_again(&mut self, core: &mut Core, seg: &Segment) -> bool {
-        if !core.config.ecn.accepts_accurate() || !self.has(Flags::ECN) {
+        let told = core.config.ecn.with(self.congestion.algorithm());
+        if !told.accepts_accurate() || !self.has(Flags::ECN) {
             return false;
         }
         let mode = handshake::asked(handshake::bits(seg.flags));
@@ -186,7 +188,7 @@ impl Connection {
         if seg.ack < self.snd.una() || bytes == 0 && !newer {
             return false;
         }
-        let (mss, model) = (self.effective_mss(), self.has_model());
+        let mss = self.effective_mss();
         let Some(accecn) = self.accecn_mut() else { return false };
         let mss = accecn.s.largest(mss);
         let said = Feedback {
@@ -202,7 +204,16 @@ impl Connection {
         if news.stop && accecn.stop_ect() {
             core.stats.accecn_stopped += 1;
         }
-        news.marked > 0 && !model
+        match self.model_mut() {
+            None => news.marked > 0,
+            // It does not respond to marks.
+            Some(Model::Bbr(_)) => false,
+            // It responds to each, on its own.
+            Some(Model::Prague(prague)) => {
+                prague.on_feedback(said.packets, bytes, news.marked);
+                false
+            }
+        }
     }
 
     /// Flags and option of a segment that goes out; `new`: with new data, `room`: bytes for the option.

@@ -7,6 +7,7 @@
 //! | CE received | ECE in every acknowledgement until the peer says CWR | §6.1.3 |
 //! | ECE received | the window is reduced once for each window of data, as after a loss (`recovery`); then CWR with the next new data | §6.1.2 |
 //! | data sent | ECT(0) unless BBR is used, but not on acknowledgements, retransmissions and probes | §6.1.4, §6.1.5, §6.1.6 |
+//! | the same with Prague in accurate mode, and nowhere else | ECT(1) | RFC 9331 §4.1 |
 //!
 //! Accurate ECN (RFC 9768) takes the place of the feedback where both ends know it: `accurate`. A connection that has agreed on either has
 //! [`Flags::ECN`]; one in accurate mode has a box beside it.
@@ -16,14 +17,21 @@ mod accurate;
 pub(crate) use accurate::syn_ack_option;
 
 use crate::stats::tcp::TcpStats;
-use crate::tcp::config::{Ecn, TcpConfig};
+use crate::tcp::config::{Algorithm, Ecn, TcpConfig};
 use crate::tcp::connection::accecn::AccEcn;
 use crate::tcp::connection::accecn::handshake::{self, CE, ECT0, ECT1, Mode};
+use crate::tcp::connection::congestion::Model;
 use crate::tcp::connection::{Connection, Flags};
 use crate::tcp::lane::Core;
 use crate::tcp::segment::Segment;
 use crate::time::Time;
 use crate::wire::{TcpFlags, TcpOptions};
+
+/// What a connection negotiates whose socket has been told of this congestion control, or of none.
+#[inline]
+pub(crate) fn told(config: &TcpConfig, congestion: Option<Algorithm>) -> Ecn {
+    config.ecn.with(congestion.unwrap_or(config.congestion))
+}
 
 /// What a passive opener makes of the peer's SYN.
 pub(crate) fn mode(told: Ecn, seg: &Segment) -> Mode {
@@ -62,7 +70,7 @@ impl Connection {
 
     /// Our SYN asks for what the lane was told.
     pub(crate) fn ask_for_ecn(&mut self, config: &TcpConfig) {
-        if config.ecn == Ecn::Accurate {
+        if config.ecn.with(self.congestion.algorithm()) == Ecn::Accurate {
             self.set_accecn(Some(AccEcn::offer(config.accecn_option)));
         }
     }
@@ -192,11 +200,17 @@ impl Connection {
         }
     }
 
-    /// The ECN field of a packet with new data. BBR's model does not respond to marks, so its packets are none that a queue may mark.
+    /// The ECN field of a packet with new data. BBR's model does not respond to marks, so its packets are none that a queue may mark. ECT(1) says
+    /// that each mark gets an answer of its own.
     #[inline]
     pub(crate) fn ecn_field(&self) -> u8 {
-        let may =
-            self.has(Flags::ECN) && self.model().is_none() && self.accecn().is_none_or(AccEcn::sends_ect);
-        if may { ECT0 } else { 0 }
+        let may = self.has(Flags::ECN) && self.accecn().is_none_or(AccEcn::sends_ect);
+        match self.model() {
+            // Guard: `_ if !may` as `_ if false` fails prague::without_accurate accurate::
+            _ if !may => 0,
+            None => ECT0,
+            Some(Model::Bbr(_)) => 0,
+            Some(Model::Prague(_)) => ECT1,
+        }
     }
 }

@@ -27,7 +27,7 @@
 //! the event that frees some; it is not tried again before.
 
 use crate::packet::Cx;
-use crate::tcp::connection::congestion::bbr::Bbr;
+use crate::tcp::connection::congestion::Model;
 use crate::tcp::connection::flight::Flight;
 use crate::tcp::connection::recv_buffer::{INFLOW, Inflow};
 use crate::tcp::connection::{Connection, Flags};
@@ -155,21 +155,19 @@ impl Core {
         }
     }
 
-    /// A connection has a model of its path from now on, or has none any more.
-    pub(crate) fn count_model(&mut self, on: bool) {
-        if on {
-            self.memory += size_of::<Bbr>();
-        } else {
-            self.memory -= size_of::<Bbr>();
-        }
+    /// A connection has this model from now on, in place of what it had.
+    pub(crate) fn give_model(&mut self, c: &mut Connection, model: Model) {
+        self.drop_model(c);
+        self.memory += model.memory();
+        c.set_model(Some(model));
     }
 
-    /// A connection needs no model of its path any more.
+    /// A connection needs no model any more.
     #[inline]
     pub(crate) fn drop_model(&mut self, c: &mut Connection) {
-        if c.model().is_some() {
+        if let Some(bytes) = c.model().map(Model::memory) {
             c.set_model(None);
-            self.count_model(false);
+            self.memory -= bytes;
         }
     }
 

@@ -11,7 +11,7 @@ fn config() -> TcpConfig {
 }
 
 /// ESTABLISHED by a passive open in accurate mode, after 10 ms.
-fn server(config: TcpConfig) -> Scene {
+pub(super) fn server(config: TcpConfig) -> Scene {
     let mut s = Scene::listen(config);
     send!(s, 0, &format!("SEWA {SYN}"));
     s.drain();

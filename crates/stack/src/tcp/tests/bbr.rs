@@ -8,8 +8,9 @@ use super::*;
 /// 20 Mbit/s, a round trip of 40 ms: 100 kB fit on the path.
 const LINK: Weather = Weather { delay_us: 20_000, rate: 2_500_000, queue_us: 60_000, ..FAIR };
 
-/// One stream from host 0 to host 1 for each algorithm, all at once; how many bytes of each were read between `from` and `until`.
-fn streams(net: &mut Net, algorithms: &[Algorithm], from: Duration, until: Duration) -> Vec<u64> {
+/// One stream from host 0 to host 1 for each algorithm, all at once; how many bytes of each were read between `from` and `until`. What packets
+/// waited before is forgotten.
+pub(super) fn streams(net: &mut Net, algorithms: &[Algorithm], from: Duration, until: Duration) -> Vec<u64> {
     let listener = net.hosts[1].tcp.listen(None, 80, ListenOptions::default()).unwrap();
     let remote = SocketAddr::new(net.hosts[1].ip, 80);
     let start = net.now;
@@ -26,6 +27,7 @@ fn streams(net: &mut Net, algorithms: &[Algorithm], from: Duration, until: Durat
     while net.now < start + until {
         if before.is_none() && net.now >= start + from {
             before = Some(read.clone());
+            net.waited.clear();
         }
         while let Some(accepted) = net.hosts[1].tcp.accept(listener).unwrap() {
             theirs.push(accepted.id);
@@ -45,10 +47,8 @@ fn streams(net: &mut Net, algorithms: &[Algorithm], from: Duration, until: Durat
     let before = before.expect("it took that long");
     for (id, algorithm) in ours.iter().zip(algorithms) {
         let info = net.hosts[0].tcp.info(*id).unwrap();
-        assert_eq!(
-            (info.congestion, info.pacing_rate.is_some()),
-            (Some(*algorithm), *algorithm == Algorithm::Bbr)
-        );
+        let paced = matches!(algorithm, Algorithm::Bbr | Algorithm::Prague);
+        assert_eq!((info.congestion, info.pacing_rate.is_some()), (Some(*algorithm), paced));
     }
     for id in ours {
         net.on(0, |tcp, cx| tcp.abort(cx, id)).unwrap();

@@ -54,6 +54,14 @@ pub(super) struct Net {
     pub(super) marked: [u64; 2],
     /// Bare acknowledgements are lost, in thousandths.
     pub(super) thinned: u32,
+    /// The queue of the bottleneck marks what waits longer, microseconds: ECT(1) and ECT(0); 0 for never.
+    pub(super) marks_beyond: [u32; 2],
+    /// A port of host 0 whose packets need so many microseconds longer, each way.
+    pub(super) far: (u16, u32),
+    /// How long each packet of host 0 waited in the queue, microseconds.
+    pub(super) waited: Vec<u32>,
+    /// Packets of each host by ECN field.
+    pub(super) fields: [[u64; 4]; 2],
 }
 
 fn copy(pool: &Pool, frame: &Frame) -> Option<Frame> {
@@ -94,6 +102,10 @@ impl Net {
             socket: SocketOptions::default(),
             marked: [0; 2],
             thinned: 0,
+            marks_beyond: [0; 2],
+            far: (0, 0),
+            waited: Vec::new(),
+            fields: [[0; 4]; 2],
         }
     }
 
@@ -136,6 +148,7 @@ impl Net {
                 continue;
             }
             let mut traffic_class = out.traffic_class;
+            self.fields[from][usize::from(traffic_class & 3)] += 1;
             if traffic_class & 3 != 0 && self.chance(w.mark) {
                 traffic_class |= 3;
                 let segments = if cut > 0 { (out.frame.chain_len() - header).div_ceil(cut) } else { 1 };
@@ -166,18 +179,36 @@ impl Net {
         }
     }
 
-    fn put(&mut self, from: usize, frame: Frame, ip: IpMeta) {
+    fn put(&mut self, from: usize, frame: Frame, mut ip: IpMeta) {
         let w = self.weather;
         let mut delay = u64::from(w.delay_us) + u64::from(self.rng.below(w.jitter_us + 1));
         if self.chance(w.reorder) {
             delay += u64::from(self.rng.below(2 * w.delay_us + 1));
         }
+        let port = |at: usize| u16::from_be_bytes([frame.data()[at], frame.data()[at + 1]]);
+        if port(2 * from) == self.far.0 {
+            delay += u64::from(self.far.1);
+        }
         let mut at = self.now + Duration::from_micros(delay);
         let bytes = frame.chain_len() as u64 + 20;
         if let Some(nanos) = (bytes * 1_000_000_000).checked_div(w.rate) {
             let begins = self.now.max(self.free_at[from]);
-            if begins.saturating_duration_since(self.now) > Duration::from_micros(w.queue_us.into()) {
+            let waits = begins.saturating_duration_since(self.now);
+            if waits > Duration::from_micros(w.queue_us.into()) {
                 return;
+            }
+            let waits = waits.as_micros() as u32;
+            if from == 0 {
+                self.waited.push(waits);
+            }
+            let beyond = match ip.traffic_class & 3 {
+                1 => self.marks_beyond[0],
+                2 => self.marks_beyond[1],
+                _ => 0,
+            };
+            if beyond > 0 && waits > beyond {
+                ip.traffic_class |= 3;
+                self.marked[from] += 1;
             }
             self.free_at[from] = begins + Duration::from_nanos(nanos);
             at = self.free_at[from] + Duration::from_micros(delay);

@@ -37,6 +37,7 @@ mod memory;
 mod nagle;
 mod options;
 mod owned;
+mod prague;
 mod scarcity;
 mod shortage;
 mod time_wait;

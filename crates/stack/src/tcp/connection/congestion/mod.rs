@@ -4,18 +4,23 @@
 //! Loss recovery itself is in `recovery`; it asks here for the new threshold. Bytes throughout.
 //!
 //! With BBR the window is what the model of the path says (`bbr`). Then there is no threshold, which is 0, and neither
-//! acknowledgements nor losses change the window here.
+//! acknowledgements nor losses change the window here. With Prague slow start and losses are NewReno's, and beyond slow start the window
+//! follows the marks of accurate ECN (`prague`). What these two know beside the window is a [`Model`].
 
 pub(crate) mod bbr;
 mod cubic;
 mod hystart;
+mod model;
 mod newreno;
+mod pace;
+pub(crate) mod prague;
 
 use crate::tcp::Seq;
 use crate::tcp::config::{Algorithm, TcpConfig};
 use crate::tcp::connection::congestion::cubic::Cubic;
 use crate::time::Time;
 pub(crate) use hystart::Hystart;
+pub(crate) use model::Model;
 
 /// The window of one connection.
 #[derive(Debug, Clone)]
@@ -77,6 +82,25 @@ impl Congestion {
         self.cwnd = cwnd.min(MAX_CWND);
     }
 
+    /// Prague's window beyond slow start grows by so many bytes.
+    pub(crate) fn grow(&mut self, bytes: u32) {
+        self.cwnd = self.cwnd.saturating_add(bytes).min(MAX_CWND);
+    }
+
+    /// Packets were marked, and Prague's window is less by this share of it, parts of [`prague::ONE`]; two segments at least. `repairing`:
+    /// recovery brings the window to the threshold in any case, which is less instead.
+    pub(crate) fn cut(&mut self, share: u32, repairing: bool, mss: u32) {
+        // Guard: `2 * mss` as `0` fails congestion::tests::prague_cuts
+        let least = 2 * mss;
+        if repairing {
+            self.ssthresh = without(self.ssthresh, share).max(least);
+        } else {
+            self.cwnd = without(self.cwnd, share).max(least.min(self.cwnd));
+            // Slow start is over.
+            self.ssthresh = self.ssthresh.min(self.cwnd.max(least));
+        }
+    }
+
     /// A reduction whose losses were repaired without an episode: the window is no larger than the threshold.
     pub(crate) fn end_round(&mut self) {
         self.set_window(self.cwnd.min(self.ssthresh));
@@ -130,7 +154,7 @@ impl Congestion {
         let step = match self.algorithm {
             Algorithm::Cubic => self.cubic.get_or_insert_default().bytes_per_segment(self.cwnd, ack),
             Algorithm::NewReno => newreno::bytes_per_segment(self.cwnd),
-            Algorithm::Bbr => return,
+            Algorithm::Bbr | Algorithm::Prague => return,
         };
         // One segment more for every `step` bytes acknowledged. What was counted towards a longer step is worth one segment: where
         // the curve is flat a step is a hundred windows, and they must not all come in at once when it rises.
@@ -161,7 +185,7 @@ impl Congestion {
         // Guard: `.max(2 * mss)` as `.max(0)` fails congestion::tests::two_segments guards::the_threshold
         self.ssthresh = match self.algorithm {
             Algorithm::Cubic => self.cubic.get_or_insert_default().reduce(self.cwnd, mss),
-            Algorithm::NewReno => newreno::reduce(in_flight.min(self.cwnd)),
+            Algorithm::NewReno | Algorithm::Prague => newreno::reduce(in_flight.min(self.cwnd)),
             Algorithm::Bbr => return,
         }
         .max(2 * mss);
@@ -203,6 +227,12 @@ impl Congestion {
     pub(crate) fn for_config(config: &TcpConfig, algorithm: Option<Algorithm>, mss: u32) -> Self {
         Self::new(algorithm.unwrap_or(config.congestion), mss, config.initial_window)
     }
+}
+
+/// Bytes without this share of them, parts of [`prague::ONE`], to the nearest.
+pub(crate) fn without(bytes: u32, share: u32) -> u32 {
+    let share = (u64::from(bytes) * u64::from(share) + u64::from(prague::ONE / 2)) / u64::from(prague::ONE);
+    bytes.saturating_sub(share.min(u64::from(u32::MAX)) as u32)
 }
 
 #[cfg(test)]
@@ -310,6 +340,31 @@ mod tests {
             let (is, at) = (cc.cwnd as f32 / MSS as f32, curve(round as f32 * 0.1 + 0.1).max(reno));
             assert!((at - 3.0..at + 2.0).contains(&is), "{is} segments, the curve is at {at}, round {round}");
         }
+    }
+
+    /// Prague: half of the share that is marked, two segments at least; slow start is over by it. In an episode the threshold is less.
+    #[test]
+    fn prague_cuts() {
+        let share = |percent: u32| prague::ONE / 100 * percent;
+        let mut cc = Congestion::new(Algorithm::Prague, MSS, 100);
+        cc.cut(share(5), false, MSS);
+        assert!((94_999..=95_001).contains(&cc.cwnd) && cc.ssthresh == cc.cwnd, "{cc:?}");
+        cc.on_ack(&ack(Time::ZERO), &Hystart::default());
+        assert_eq!(cc.cwnd, cc.ssthresh, "it grows elsewhere");
+        cc.grow(500);
+        cc.on_congestion(u32::MAX, MSS);
+        let (cwnd, ssthresh) = (cc.cwnd, cc.ssthresh);
+        assert_eq!(ssthresh, cwnd / 2, "a loss halves");
+        cc.cut(share(50), true, MSS);
+        assert!(cc.cwnd == cwnd && cc.ssthresh.abs_diff(ssthresh / 2) < 3, "{cc:?}");
+        for _ in 0..20 {
+            cc.cut(share(50), false, MSS);
+        }
+        assert_eq!((cc.cwnd, cc.ssthresh), (2 * MSS, 2 * MSS));
+        // After a timeout, too: less is not made more.
+        cc.on_timeout(2 * MSS, MSS, true);
+        cc.cut(share(50), false, MSS);
+        assert_eq!((cc.cwnd, cc.ssthresh), (MSS, 2 * MSS));
     }
 
     #[test]

@@ -50,6 +50,13 @@ impl Undo {
         (self.cwnd, self.ssthresh)
     }
 
+    /// What was before is less by what packets that were marked since take off: no loss that was none takes that back.
+    pub(crate) fn cut(&mut self, cut: impl Fn(u32) -> u32) {
+        self.cwnd = cut(self.cwnd);
+        // Slow start is over by a mark.
+        self.ssthresh = self.ssthresh.min(self.cwnd);
+    }
+
     /// A D-SACK tells of this range; whether all that was sent again has now arrived twice.
     pub(crate) fn told_twice(&mut self, (left, right): (Seq, Seq), mss: u32) -> bool {
         // Guard: `self.again == 0` as `false` fails undo::nothing_was_sent_again
@@ -67,6 +74,13 @@ impl Recovery {
         // A tail loss probe under way is one more.
         let again = self.probe.again();
         self.undo = Some(Undo { marker, cwnd, ssthresh, again, stamp: None, timeout: None, probing: false });
+    }
+
+    /// See [`Undo::cut`].
+    pub(crate) fn cut_undo(&mut self, cut: impl Fn(u32) -> u32) {
+        if let Some(undo) = &mut self.undo {
+            undo.cut(cut);
+        }
     }
 
     /// What was kept of the last episode counts again.

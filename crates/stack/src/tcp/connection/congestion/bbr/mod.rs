@@ -17,21 +17,21 @@
 //! | `signals` | rounds, max_bw, aggregation (§5.5.1 to §5.5.9), losses and the bounds they set (§5.5.10), needless ones |
 //! | `cycle` | ProbeBW (§5.3.3) |
 //! | `probe_rtt` | min_rtt and ProbeRTT (§5.3.4) |
-//! | `pace` | when the next burst may go (§5.6.2) |
+//!
+//! When the next burst may go (§5.6.2) is `pace`, beside this directory.
 //!
 //! Not done: a response to ECN, which the draft leaves open. So data of connections with a model does not say that it may be marked.
 
 mod cycle;
-mod pace;
 mod probe_rtt;
 mod sampler;
 mod signals;
 #[cfg(test)]
 mod tests;
 
+use crate::tcp::connection::congestion::pace::Pace;
 use crate::time::Time;
 use core::time::Duration;
-use pace::Pace;
 pub(crate) use sampler::Departure;
 use sampler::{RateSample, Sampler};
 use signals::{AckPhase, MaxBw, MaxExtra, Undo};
@@ -45,6 +45,8 @@ const DRAIN_PACING_GAIN: u64 = 50;
 const DEFAULT_CWND_GAIN: u64 = 200;
 const UP_CWND_GAIN: u64 = 225;
 const PROBE_RTT_CWND_GAIN: u64 = 50;
+/// How much of the rate goes at once (§5.6.3), microseconds of it.
+const QUANTUM_MICROS: u64 = 1000;
 /// BBR.PacingMarginPercent.
 const PACING_MARGIN_PERCENT: u64 = 1;
 
@@ -179,7 +181,7 @@ impl Bbr {
             rate(u64::from(at.initial_cwnd), u64::from(if srtt_us > 0 { srtt_us } else { 1000 }) * 1000);
         Self {
             sampler: Sampler::new(now),
-            pace: Pace::new(now, percent(nominal, STARTUP_PACING_GAIN), at.smss),
+            pace: Pace::new(now, percent(nominal, STARTUP_PACING_GAIN), QUANTUM_MICROS, 2 * at.smss),
             state: State::Startup,
             pacing_gain: STARTUP_PACING_GAIN,
             cwnd_gain: DEFAULT_CWND_GAIN,
@@ -229,29 +231,14 @@ impl Bbr {
         }
     }
 
-    /// Bytes a second at which data is paced.
-    pub(crate) fn pacing_rate(&self) -> u64 {
-        self.pace.rate()
+    /// When the next burst may go.
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.pace
     }
 
-    /// Most bytes that go at once.
-    pub(crate) fn send_quantum(&self) -> u32 {
-        self.pace.quantum()
-    }
-
-    /// Until when nothing may be sent; `None` if it may.
-    pub(crate) fn held_until(&mut self, now: Time) -> Option<Time> {
-        self.pace.held_until(now)
-    }
-
-    /// Whether the lane is to wake the connection when it may send again: yes, unless it already will.
-    pub(crate) fn wants_wake(&mut self) -> bool {
-        self.pace.wants_wake()
-    }
-
-    /// The lane has woken it.
-    pub(crate) fn woken(&mut self) {
-        self.pace.woken();
+    /// The same, to be changed.
+    pub(crate) fn pace_mut(&mut self) -> &mut Pace {
+        &mut self.pace
     }
 
     /// `bytes` that end at `end` go out now; `at.inflight` has them already (OnPacketSent of §4.1.2.2, OnTransmit of §5.2.2).
@@ -286,7 +273,7 @@ impl Bbr {
         self.advance_latest_delivery_signals(&rs);
         self.bound_bw_for_model();
         self.set_pacing_rate_with_gain(self.pacing_gain);
-        self.pace.set_quantum(at.smss);
+        self.pace.set_quantum(QUANTUM_MICROS, 2 * at.smss);
         self.set_cwnd(at, &rs, cwnd)
     }
 

@@ -66,7 +66,8 @@ impl Path {
     }
 
     fn send(&mut self) -> bool {
-        if self.idle || self.inflight + SMSS > self.cwnd || self.bbr.held_until(self.now).is_some() {
+        if self.idle || self.inflight + SMSS > self.cwnd || self.bbr.pace_mut().held_until(self.now).is_some()
+        {
             return false;
         }
         self.inflight += SMSS;
@@ -90,7 +91,7 @@ impl Path {
     fn until(&mut self, end: Time) {
         while self.now < end {
             while self.send() {}
-            let held = if self.idle { None } else { self.bbr.held_until(self.now) };
+            let held = if self.idle { None } else { self.bbr.pace_mut().held_until(self.now) };
             let ack = self.acks.front().map(|(at, _)| *at);
             let held = held.filter(|_| self.inflight + SMSS <= self.cwnd);
             let Some(next) = ack.into_iter().chain(held).min() else {

@@ -1,7 +1,7 @@
-//! Pacing (draft-ietf-ccwg-bbr §5.6.2, §5.6.3): bursts of a quantum at the rate that the model says.
+//! Pacing (draft-ietf-ccwg-bbr §5.6.2, §5.6.3): bursts of a quantum at a rate. What rate that is, and how much time of it is a quantum, the
+//! congestion control says that has the pace: with BBR a millisecond, two segments at least; with Prague a quarter of that.
 //!
-//! A quantum is a millisecond's worth of the rate, two segments at least and 64 KB at most, so that a wake-up costs little beside what it
-//! sends. Who comes late, because its timer did, may catch up with one quantum.
+//! No quantum is more than 64 KB. Who comes late, because its timer did, may catch up with one quantum.
 
 use crate::time::Time;
 use core::time::Duration;
@@ -11,8 +11,9 @@ const MAX_QUANTUM: u64 = 64_000;
 /// What a rate is at least, bytes a second: a model that has gone wrong does not stop a connection.
 const LEAST_RATE: u64 = 3_000;
 
+/// When the next burst of a connection may go, and how large it is.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// C.pacing_rate, bytes a second.
     rate: u64,
     /// C.send_quantum, bytes.
@@ -26,18 +27,21 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(now: Time, rate: u64, smss: u32) -> Self {
+    /// A rate in bytes a second. A quantum is what goes at it in so many `micros`, and not less than `least` bytes.
+    pub(super) fn new(now: Time, rate: u64, micros: u64, least: u32) -> Self {
         let mut pace = Self { rate: LEAST_RATE, quantum: 0, next_send_time: now, burst: 0, waits: false };
         pace.set_rate(rate);
-        pace.set_quantum(smss);
+        pace.set_quantum(micros, least);
         pace
     }
 
-    pub(super) fn rate(&self) -> u64 {
+    /// Bytes a second at which data is paced.
+    pub(crate) fn rate(&self) -> u64 {
         self.rate
     }
 
-    pub(super) fn quantum(&self) -> u32 {
+    /// Most bytes that go at once.
+    pub(crate) fn quantum(&self) -> u32 {
         self.quantum
     }
 
@@ -46,10 +50,10 @@ impl Pace {
         self.rate = rate.max(LEAST_RATE);
     }
 
-    /// SetSendQuantum (§5.6.3).
-    pub(super) fn set_quantum(&mut self, smss: u32) {
-        self.quantum = (self.rate / 1000).min(MAX_QUANTUM) as u32;
-        self.quantum = self.quantum.max(2 * smss);
+    /// SetSendQuantum (§5.6.3): what goes in so many `micros`, `least` bytes at least.
+    pub(super) fn set_quantum(&mut self, micros: u64, least: u32) {
+        self.quantum = (self.rate.saturating_mul(micros) / 1_000_000).min(MAX_QUANTUM) as u32;
+        self.quantum = self.quantum.max(least);
     }
 
     fn time_of(&self, bytes: u32) -> Duration {
@@ -57,7 +61,7 @@ impl Pace {
     }
 
     /// Until when nothing may be sent; `None` if a burst is under way or begins now.
-    pub(super) fn held_until(&mut self, now: Time) -> Option<Time> {
+    pub(crate) fn held_until(&mut self, now: Time) -> Option<Time> {
         if self.burst == 0 {
             // Guard: `self.next_send_time > now` as `false` fails pace::tests::as_much pace::tests::idleness
             if self.next_send_time > now {
@@ -70,16 +74,19 @@ impl Pace {
         None
     }
 
+    /// So many bytes go out now.
     pub(super) fn sent(&mut self, bytes: u32) {
         self.burst = self.burst.saturating_sub(bytes);
         self.next_send_time += self.time_of(bytes);
     }
 
-    pub(super) fn wants_wake(&mut self) -> bool {
+    /// Whether the lane is to wake the connection when it may send again: yes, unless it already will.
+    pub(crate) fn wants_wake(&mut self) -> bool {
         !core::mem::replace(&mut self.waits, true)
     }
 
-    pub(super) fn woken(&mut self) {
+    /// The lane has woken it.
+    pub(crate) fn woken(&mut self) {
         self.waits = false;
     }
 }
@@ -92,7 +99,7 @@ mod tests {
     #[test]
     fn as_much_goes_as_the_rate_says() {
         for late_us in [0, 50, 700] {
-            let mut pace = Pace::new(Time::ZERO, 10_000_000, 1000);
+            let mut pace = Pace::new(Time::ZERO, 10_000_000, 1000, 2000);
             assert_eq!(pace.quantum(), 10_000);
             let (mut now, mut sent) = (Time::ZERO, 0u64);
             while now < Time::from_secs(1) {
@@ -111,7 +118,7 @@ mod tests {
     /// Silence earns one quantum, not a burst of all that could have been sent.
     #[test]
     fn idleness_earns_one_quantum() {
-        let mut pace = Pace::new(Time::ZERO, 10_000_000, 1000);
+        let mut pace = Pace::new(Time::ZERO, 10_000_000, 1000, 2000);
         let now = Time::from_secs(10);
         let mut sent = 0;
         while pace.held_until(now).is_none() {
@@ -124,7 +131,7 @@ mod tests {
     /// A rate that is next to nothing still lets something go.
     #[test]
     fn no_rate_is_zero() {
-        let mut pace = Pace::new(Time::ZERO, 0, 1000);
+        let mut pace = Pace::new(Time::ZERO, 0, 1000, 2000);
         pace.sent(3000);
         assert!(pace.held_until(Time::from_secs(2)).is_none());
     }
