@@ -97,7 +97,8 @@ impl Congestion {
         } else {
             self.cwnd = without(self.cwnd, share).max(least.min(self.cwnd));
             // Slow start is over.
-            self.ssthresh = self.ssthresh.min(self.cwnd.max(least));
+            // Guard: `self.cwnd.max(least)` as `self.ssthresh` fails prague::the_first_mark_halves
+            self.ssthresh = self.cwnd.max(least);
         }
     }
 
