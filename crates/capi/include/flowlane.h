@@ -385,8 +385,9 @@ int32_t flowlane_host_home_ports(struct flowlane_builder *builder,
                                  uint32_t host,
                                  bool home);
 
-// Congestion control of a host's connections: "cubic", "newreno" or "bbr". On sockets of the kernel, too, where a connection or listener is
-// refused with FLOWLANE_ERR_SYSTEM if the kernel does not have it or keeps it for root. flowlane_tcp_set_congestion gives one connection another.
+// Congestion control of a host's connections: "cubic", "newreno", "bbr" or "prague". The last asks for accurate ECN, and a connection whose peer
+// does not agree on that has "cubic". On sockets of the kernel, too, where a connection or listener is refused with FLOWLANE_ERR_SYSTEM if the
+// kernel does not have it or keeps it for root. flowlane_tcp_set_congestion gives one connection another.
 int32_t flowlane_host_congestion(struct flowlane_builder *builder,
                                  uint32_t host,
                                  const char *name);
@@ -717,8 +718,8 @@ int32_t flowlane_tcp_pause(struct flowlane_tcp *tcp, bool pause);
 // Whether small segments are sent at once, without Nagle's algorithm.
 int32_t flowlane_tcp_nodelay(struct flowlane_tcp *tcp, bool nodelay);
 
-// Gives a connection another congestion control: "cubic", "newreno" or "bbr". FLOWLANE_ERR_SYSTEM: the kernel, whose socket it is, does not
-// have it or keeps it for root.
+// Gives a connection another congestion control: "cubic", "newreno", "bbr" or "prague", which is "cubic" on a connection that has not agreed on
+// accurate ECN. FLOWLANE_ERR_SYSTEM: the kernel, whose socket it is, does not have it or keeps it for root.
 int32_t flowlane_tcp_set_congestion(struct flowlane_tcp *tcp,
                                     const char *name);
 

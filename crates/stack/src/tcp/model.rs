@@ -170,6 +170,7 @@ impl Connection {
         let Some(prague) = self.model_mut().and_then(Model::prague_mut) else { return };
         let answer = prague.on_ack(&at);
         core.stats.prague_deep += u64::from(answer.deep);
+        // Guard: no `self.congestion.grow(answer.more);` fails prague::a_queue_of_l4s
         self.congestion.grow(answer.more);
         if let Some(share) = answer.cut {
             core.stats.ecn_reductions += 1;

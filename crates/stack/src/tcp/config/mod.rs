@@ -79,12 +79,11 @@ impl Ecn {
 
     /// What connections with this congestion control negotiate that were told this: Prague needs accurate ECN.
     #[inline]
-    pub(crate) const fn with(self, algorithm: Algorithm) -> Self {
-        // Guard: `Self::Accept | Self::Request` as `Self::Request` fails prague::it_asks prague::it_accepts
-        match (self, algorithm) {
-            (Self::Accept | Self::Request, Algorithm::Prague) => Self::Accurate,
-            _ => self,
-        }
+    pub(crate) fn with(self, algorithm: Algorithm) -> Self {
+        let is_less = matches!(self, Self::Accept | Self::Request);
+        // Guard: `is_less && algorithm == Algorithm::Prague` as `false` fails prague::it_asks
+        // prague::it_accepts
+        if is_less && algorithm == Algorithm::Prague { Self::Accurate } else { self }
     }
 
     /// Whether a peer that asks for accurate ECN gets it.

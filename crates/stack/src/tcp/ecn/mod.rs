@@ -206,10 +206,11 @@ impl Connection {
     pub(crate) fn ecn_field(&self) -> u8 {
         let may = self.has(Flags::ECN) && self.accecn().is_none_or(AccEcn::sends_ect);
         match self.model() {
-            // Guard: `_ if !may` as `_ if false` fails prague::without_accurate accurate::
+            // Guard: `!may` as `false` fails prague::without_accurate
             _ if !may => 0,
             None => ECT0,
             Some(Model::Bbr(_)) => 0,
+            // Guard: `ECT1` as `ECT0` fails prague::only_prague
             Some(Model::Prague(_)) => ECT1,
         }
     }

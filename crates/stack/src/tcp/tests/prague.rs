@@ -31,8 +31,7 @@ fn net(seed: u64, weather: Weather, marks_beyond: [u32; 2]) -> Net {
 fn net_with(peer: Ecn, seed: u64, weather: Weather, marks_beyond: [u32; 2]) -> Net {
     // The receive window is not what bounds them.
     let recv_buffer = BufferSize { initial: 2 << 20, max: 4 << 20 };
-    let configs =
-        [Ecn::Request, peer].map(|ecn| TcpConfig { ecn, recv_buffer, ..TcpConfig::default() });
+    let configs = [Ecn::Request, peer].map(|ecn| TcpConfig { ecn, recv_buffer, ..TcpConfig::default() });
     let mut net = Net::new(seed, configs, weather, Offload::default());
     net.marks_beyond = marks_beyond;
     net
@@ -273,7 +272,8 @@ fn the_algorithm_changes_in_the_middle() {
     let (with, cwnd) = (s.tcp.buffer_memory(), s.info().cwnd);
     s.set(|o| o.congestion = Some(Algorithm::NewReno));
     let without = s.tcp.buffer_memory();
-    assert!((50..250).contains(&(with - without)), "{with} {without}");
+    println!("{} bytes", with - without);
+    assert!((50..200).contains(&(with - without)), "{with} {without}");
     assert_eq!((s.info().marked_share, s.info().cwnd), (None, cwnd));
     s.set(|o| o.congestion = Some(Algorithm::Bbr));
     assert!(s.tcp.buffer_memory() - without > 300);

@@ -171,6 +171,8 @@ impl Prague {
             }
         }
         self.reduced = self.reduced.filter(|reduced| !is_over(*reduced));
+        // Guard: `at.in_loss_recovery && !self.in_loss_recovery` as `false` fails
+        // prague::tests::no_second_reduction
         let loss = at.in_loss_recovery && !self.in_loss_recovery;
         self.in_loss_recovery = at.in_loss_recovery;
         if loss {
@@ -178,6 +180,7 @@ impl Prague {
             self.for_loss = true;
         }
         let unmarked = core::mem::take(&mut self.unmarked);
+        // Guard: `at.may_grow` as `true` fails prague::tests::growth
         if at.may_grow {
             answer.more = self.growth(at, unmarked, virtual_round);
         }
@@ -200,6 +203,7 @@ impl Prague {
 
     /// The last losses were none: marks may reduce the window at once.
     pub(crate) fn on_undo(&mut self) {
+        // Guard: `self.for_loss` as `false` fails prague::tests::a_mark_after_a_loss
         if self.for_loss {
             (self.reduced, self.for_loss) = (None, false);
         }
