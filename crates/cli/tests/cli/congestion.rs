@@ -47,7 +47,7 @@ fn ecn_that_is_refused_gets_one_line_and_2() {
     assert!(refused(&datagrams).contains("--ecn: for connections"));
     let relay = flowlane("serve relay --udp --to 127.0.0.1:9 --ecn 3").output().unwrap();
     assert!(refused(&relay).contains("--ecn: not with --udp"));
-    let run = "load tcp 10.0.0.1:9 --link pair --congestion prague --ecn request";
+    let run = "load http http://10.0.0.1/ --link pair -n 1 --congestion prague --ecn request";
     assert!(refused(&flowlane(run).output().unwrap()).contains("prague needs accurate ECN"));
     for command in ["serve tcp-echo --addr 127.0.0.1", "load tcp 127.0.0.1:9"] {
         let kernel = flowlane(&format!("{command} --ecn accurate")).output().unwrap();

@@ -138,8 +138,8 @@ figures! {
         accecn_options_sent: count "options of accurate ECN sent";
         accecn_options_received: count "options of accurate ECN received with new acknowledgements";
         accecn_stopped: count "connections whose data goes without ECT: the path changes marks";
-        prague_without: count "connections that were to have Prague and have CUBIC: marks are not told of, or are changed";
-        prague_deep: count "rounds of Prague with marks while over 10 ms waited: a queue of classic ECN may be on the way";
+        prague_without: count "connections with CUBIC, as Prague has no accurate ECN";
+        prague_deep: count "rounds of Prague with marks while over 10 ms waited";
         challenge_acks_sent: count "challenge ACKs sent";
         challenge_acks_limited: count "challenge ACKs not sent because of the limit";
         icmp_accepted: count "ICMP errors about a connection of ours, inside its window";

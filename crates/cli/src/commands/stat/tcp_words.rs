@@ -73,7 +73,7 @@ const LINES: &[&str] = &[
     "{accecn-options-sent} options of accurate ECN sent",
     "{accecn-options-received} options of accurate ECN received",
     "{accecn-stopped} connections that stopped sending ECN-capable packets",
-    "{prague-without} connections with CUBIC in place of Prague, for want of accurate ECN",
+    "{prague-without} connections with CUBIC, as Prague has no accurate ECN",
     "{prague-deep} rounds of Prague with marks while much waited",
     "{black-hole-activations} Path MTU discovery black hole detection activation events",
 ];
