@@ -337,8 +337,8 @@ impl Host {
 
     /// Sets the congestion control of its connections, instead of that of [`Host::tcp`]; on kernel sockets, which begin with the kernel's,
     /// too. A socket may have another ([`SocketOptions::congestion`](crate::SocketOptions::congestion)). On kernel sockets, sockets cannot be
-    /// opened if the kernel does not have it (`ENOENT`) or keeps it for root (`EPERM`). Prague asks for accurate ECN and accepts it, whatever
-    /// [`Host::ecn`] says but `Ecn::Off`.
+    /// opened if the kernel does not have it (`ENOENT`) or keeps it for root (`EPERM`). With Prague, accurate ECN
+    /// is asked for and accepted where [`Host::ecn`] says classic, but not where that is off.
     ///
     /// ```
     /// use flowlane::{Algorithm, Host, Key, Rss};

@@ -17,9 +17,9 @@ pub enum Algorithm {
     NewReno,
     /// A model of the path: how fast it delivers and how long it is (draft-ietf-ccwg-bbr). What is sent is spread over time.
     Bbr,
-    /// An answer to each packet that a queue of L4S marks (draft-briscoe-iccrg-prague-congestion-control), an experiment. It makes [`TcpConfig::ecn`]
-    /// ask for accurate ECN and accept it, unless that is off; a connection whose peer does not agree on it has CUBIC. What is sent is spread
-    /// over time.
+    /// An answer to each packet that a queue of L4S marks (draft-briscoe-iccrg-prague-congestion-control), an experiment. Accurate ECN is asked for
+    /// and accepted where [`TcpConfig::ecn`] says classic, but not where that is off; a connection whose peer does not agree on it has CUBIC. What
+    /// is sent is spread over time.
     Prague,
 }
 

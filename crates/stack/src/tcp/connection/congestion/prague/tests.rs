@@ -30,8 +30,8 @@ impl Path {
     /// The next ten packets, of which so many were marked.
     fn ack(&mut self, marked: u32) -> Answer {
         self.at.now += Duration::from_micros(u64::from(self.at.srtt_us) / 10);
-        self.at.una = self.at.una + CWND / 10;
-        self.at.nxt = self.at.nxt + CWND / 10;
+        self.at.una += CWND / 10;
+        self.at.nxt += CWND / 10;
         self.prague.on_feedback(10, CWND / 10, marked);
         self.prague.on_ack(&self.at)
     }
