@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bottleneck FORWARD BACK [--rate MBIT] [--queue MS] [--delay MS] [--jitter MS] [--loss PERCENT] [--loss-back PERCENT] [--seed N]
-//!     [--seconds N]
+//!     [--mark MS] [--seconds N]
 //! ```
 //!
 //! Frames that come in at the interface FORWARD leave at BACK through a queue of `--rate` (0, as without it: no limit) that
@@ -12,7 +12,9 @@
 //! that becomes free (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992). The queue is computed
 //! from the times of arrival, so that a program that wakes late delays frames but does not change what is dropped.
 //!
-//! Losses follow `--seed`. ARP is never lost. One line at the end says what was forwarded, lost and dropped, and the longest
+//! With `--mark`, IPv4 frames with ECT(1) that wait longer in the queue are marked with Congestion Experienced, as a queue of L4S does.
+//!
+//! Losses follow `--seed`. ARP is never lost. One line at the end says what was forwarded, lost, dropped and marked, and the longest
 //! queue. For kernels without `netem`; `benches/tcp/loss.sh`, `rto.sh` and `share.sh` use it.
 
 use flowlane_sys::frame::{Frame, FrameMemory, MemoryConfig, Pool};
@@ -36,6 +38,8 @@ struct Way {
     queue: Duration,
     delay: Duration,
     jitter: Duration,
+    /// Frames with ECT(1) that wait longer are marked.
+    mark: Option<Duration>,
     /// When the last frame arrives.
     last: Duration,
     /// Of 2^32.
@@ -47,12 +51,26 @@ struct Way {
     forwarded: u64,
     lost: u64,
     dropped: u64,
+    marked: u64,
     longest: Duration,
+}
+
+/// Congestion Experienced in place of ECT(1), in an Ethernet frame with IPv4; whether it was that. The checksum follows (RFC 1624).
+fn mark(frame: &mut [u8]) -> bool {
+    let Some(header) = frame.get_mut(12..34).filter(|header| header[..2] == [8, 0] && header[3] & 3 == 1)
+    else {
+        return false;
+    };
+    header[3] |= 3;
+    let sum = u32::from(!u16::from_be_bytes([header[12], header[13]])) + 2;
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[12..14].copy_from_slice(&sum.to_be_bytes());
+    true
 }
 
 impl Way {
     /// A frame has come at `now`.
-    fn take(&mut self, now: Duration, frame: Frame, random: u64) {
+    fn take(&mut self, now: Duration, mut frame: Frame, random: u64) {
         let is_arp = frame.data().get(12..14) == Some(&[8, 6]);
         if !is_arp && random & 0xffff_ffff < self.loss {
             self.lost += 1;
@@ -65,6 +83,9 @@ impl Way {
             return;
         }
         self.longest = self.longest.max(waits);
+        if self.mark.is_some_and(|most| waits > most) {
+            self.marked += u64::from(mark(frame.data_mut()));
+        }
         self.free_at = now + waits + takes;
         let late = self.jitter.mul_f64((random >> 32) as f64 / 4_294_967_296.0);
         self.last = self.last.max(self.free_at + self.delay + late);
@@ -159,6 +180,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         delay,
         jitter,
         loss: loss("--loss")?,
+        mark: arguments.iter().any(|a| a == "--mark").then(|| millis("--mark", 0.0)).transpose()?,
         ..Way::default()
     };
     let mut ways = [there, Way { delay, jitter, loss: loss("--loss-back")?, ..Way::default() }];
@@ -166,7 +188,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run = (number("--seed", 1.0)? as u64, number("--seconds", 1e6)?);
     println!("forwarding");
     forward(&pool, &mut queues, &mut ways, run)?;
-    let Way { forwarded, lost, dropped, longest, .. } = &ways[0];
-    println!("{forwarded} forwarded, {lost} lost, {dropped} dropped, longest queue {longest:.1?}");
+    let Way { forwarded, lost, dropped, marked, longest, .. } = &ways[0];
+    println!(
+        "{forwarded} forwarded, {lost} lost, {dropped} dropped, {marked} marked, longest queue {longest:.1?}"
+    );
     Ok(())
 }
