@@ -39,7 +39,7 @@ pub(crate) mod flight;
 mod identity;
 pub(crate) mod invalid_answers;
 mod lent;
-mod rare;
+pub(crate) mod rare;
 mod reassembly_queue;
 pub(crate) mod recovery;
 pub(crate) mod recv_buffer;

@@ -37,6 +37,9 @@ pub(super) struct Rare {
     accecn: Option<Box<AccEcn>>,
 }
 
+/// Bytes of it, with accurate ECN. The model of the path counts where it is made.
+pub(crate) const PER_RARE: usize = size_of::<Rare>() + size_of::<AccEcn>();
+
 impl Rare {
     /// Who waits for memory before it can write, to be woken.
     #[inline]
@@ -100,9 +103,10 @@ impl Connection {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn has_rare_for_test(&self) -> bool {
-        self.rare().is_some()
+    /// Whether the connection has any of it, which takes [`PER_RARE`] bytes.
+    #[inline]
+    pub(crate) fn has_rare(&self) -> bool {
+        self.is_in(Lists::RARE)
     }
 
     // What the socket was told.
@@ -134,7 +138,7 @@ impl Connection {
         self.rare_mut().fast_open = Some(option);
     }
 
-    /// The option of a SYN is not needed any more.
+    /// The option of a SYN is not needed any more: its data has been sent, or never will be.
     pub(crate) fn fast_open_is_sent(&mut self) {
         let Some(rare) = self.rare_if_any() else { return };
         rare.fast_open = None;
