@@ -5,6 +5,7 @@ use crate::tcp::config::SocketOptions;
 use crate::tcp::connection::accecn::AccEcn;
 use crate::tcp::connection::congestion::bbr::Bbr;
 use crate::tcp::connection::deadlines::NEVER;
+use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::{Reordering, Undo};
 use crate::tcp::connection::{Connection, Lists};
 use crate::time::Time;
@@ -92,14 +93,23 @@ impl Connection {
 
     /// Makes room for it.
     pub(super) fn rare_mut(&mut self) -> &mut Rare {
-        self.put_in(Lists::RARE);
+        if !self.has_rare() {
+            self.put_in(Lists::RARE);
+            self.rare_changed();
+        }
         self.rare.get_or_insert_default()
+    }
+
+    /// It came, or went. What comes and goes at once has not changed.
+    fn rare_changed(&mut self) {
+        self.fast.put(Marks::RARE_CHANGED, !self.fast.has(Marks::RARE_CHANGED));
     }
 
     fn drop_empty_rare(&mut self) {
         if self.rare().is_some_and(Rare::is_empty) {
             self.rare = None;
             self.take_out(Lists::RARE);
+            self.rare_changed();
         }
     }
 

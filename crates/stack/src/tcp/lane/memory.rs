@@ -179,25 +179,26 @@ impl Core {
     /// What is rare of a connection counts if there is any of it.
     #[inline(always)]
     pub(crate) fn count_rare(&mut self, c: &mut Connection) {
-        if c.has_rare() != c.fast.has(Marks::RARE_COUNTED) {
-            self.rare_is_counted(c, c.has_rare());
-        }
-    }
-
-    /// A connection is over, and what is rare of it goes with it.
-    pub(crate) fn forget_rare(&mut self, c: &mut Connection) {
-        // Guard: `c.fast.has(Marks::RARE_COUNTED)` as `false` fails memory::what_is_rare_counts
-        if c.fast.has(Marks::RARE_COUNTED) {
-            self.rare_is_counted(c, false);
+        if c.fast.has(Marks::RARE_CHANGED) {
+            self.recount_rare(c);
         }
     }
 
     #[cold]
-    fn rare_is_counted(&mut self, c: &mut Connection, counts: bool) {
-        c.fast.put(Marks::RARE_COUNTED, counts);
-        if counts {
+    fn recount_rare(&mut self, c: &mut Connection) {
+        c.fast.put(Marks::RARE_CHANGED, false);
+        if c.has_rare() {
             self.memory += PER_RARE;
         } else {
+            self.memory -= PER_RARE;
+        }
+    }
+
+    /// A connection is over, and what is rare of it goes with it.
+    pub(crate) fn forget_rare(&mut self, c: &Connection) {
+        let counts = c.has_rare() != c.fast.has(Marks::RARE_CHANGED);
+        // Guard: `counts` as `false` fails memory::what_is_rare_counts
+        if counts {
             self.memory -= PER_RARE;
         }
     }
