@@ -29,6 +29,10 @@ const SEED: u64 = 1;
 const FEW: usize = 10;
 /// Limit for opening a connection, and for a round of requests.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What each connection adds to the limit for opening all of them: a slow machine opens 25,000 a second.
+const EACH: Duration = Duration::from_micros(40);
+/// Twice what a lane counts for a connection, since connections may have half of its memory; a quarter more, since lanes do not have equally many.
+const COUNTED: usize = 2 * 512 * 5 / 4;
 
 /// State shared by the lanes of a run.
 #[derive(Debug, Default)]
@@ -149,14 +153,16 @@ fn measure(connections: usize, rounds: u32) -> anyhow::Result<Measured> {
         let claimed = claimed.iter().flat_map(ClientRange::prefixes).collect();
         Ok(Interface { addresses: vec![address.parse()?], claimed, vlan: None })
     };
-    let tcp = TcpConfig { max_connections: connections + 1, ..TcpConfig::default() };
-    let mut builder = Runtime::builder().workers(1).frames(1 << 14);
+    let memory = (connections * COUNTED).max(1 << 30);
+    let tcp = TcpConfig { max_connections: connections + 1, max_memory: memory, ..TcpConfig::default() };
+    let mut builder = Runtime::builder().workers(1).frames(1 << 14).tcp_memory(2 * memory);
     let server =
         builder.host(server.interface(interface("10.77.0.1/24", &[])?).gateway(GATEWAY).tcp(tcp.clone()));
     let client = builder.host(client.interface(interface("10.77.0.2/24", &ranges)?).tcp(tcp));
     builder.pair((server, 0), (client, 0), PairConfig::default());
     let runtime = builder.start()?;
-    let told = || seen.recv_timeout(PATIENCE).context("a connection could not be made");
+    let patience = PATIENCE + EACH * connections as u32;
+    let told = || seen.recv_timeout(patience).context("a connection could not be made");
     let mut first = 0;
     for _ in 0..lanes {
         first += told()?;

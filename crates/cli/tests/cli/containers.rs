@@ -101,6 +101,7 @@ impl Containers {
     }
 }
 
+// Long: the run of the file, as long as it is there, and agents whose clocks are compared first.
 #[test]
 fn what_compose_starts_makes_one_run() {
     let Some(containers) = Containers::new("compose") else { return };
@@ -114,6 +115,7 @@ fn what_compose_starts_makes_one_run() {
     }
 }
 
+// Long: the same.
 #[test]
 fn what_kubernetes_starts_makes_one_run_and_its_agents_end() {
     let Some(containers) = Containers::new("kubernetes") else { return };

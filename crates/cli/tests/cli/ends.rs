@@ -268,6 +268,7 @@ fn a_signal_that_comes_twice_at_once_ends_in_order() {
 }
 
 /// As above, of a command that ends by itself; and a signal that comes later ends one that hangs: it waits for somebody who reads its report.
+// Long: four runs that begin, and two that are to hang before they are ended.
 #[test]
 fn a_later_signal_ends_what_hangs() {
     let port = free_port();

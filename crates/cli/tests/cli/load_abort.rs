@@ -45,6 +45,7 @@ fn aborted(line: &str, condition: &str, abort: &str) -> Value {
     report
 }
 
+// Long: eight runs, of which two try half a thousand requests before a share is believed.
 #[test]
 fn http_ends_when_too_many_answers_are_wrong() {
     let (_server, address) = serve("http", "http on 127.0.0.1");
@@ -69,6 +70,7 @@ fn http_ends_when_too_many_answers_are_wrong() {
     assert_eq!((output.status.code(), &report(&output)["ended"]), (Some(1), &Value::from("done")));
 }
 
+// Long: six runs, three of which may not end within a second and a half.
 #[test]
 fn other_loads_end_when_a_condition_says_so() {
     for (serve_line, ready, line) in [

@@ -160,6 +160,7 @@ fn a_certificate_is_of_the_urls_host_wherever_the_connection_goes() {
     }
 }
 
+// Long: twelve runs, of which half fail, and each asks until its time is over.
 #[test]
 fn a_server_that_demands_certificates_gets_one() {
     let server = Secure::start("load-http-mutual", &["--client-ca", "CA"]);

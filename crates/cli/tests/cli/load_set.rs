@@ -122,6 +122,7 @@ fn a_rate_is_changed_and_a_load_is_paused() {
 }
 
 /// A closed loop has others, too, as many as there are descriptors for; so have loads whose connections stay.
+// Long: six loads of three seconds, beside one another.
 #[test]
 fn connections_are_changed() {
     let limited = |arguments: &str| {
@@ -156,6 +157,7 @@ fn connections_are_changed() {
     });
 }
 
+// Long: five loads of four seconds, one of them asked forty times.
 #[test]
 fn what_cannot_be_changed_says_why() {
     let http = |options: &str| format!("http http://127.0.0.1:PORT/ {options} -d 4s");

@@ -360,11 +360,13 @@ fn against_the_kernel(kind: &str, tag: &str) {
     }
 }
 
+// Long: nearly two hundred megabytes by a debug build, and four hundred connections.
 #[test]
 fn against_the_kernel_over_af_xdp() {
     against_the_kernel("af-xdp", "lx");
 }
 
+// Long: the same.
 #[test]
 fn against_the_kernel_over_af_packet() {
     against_the_kernel("af-packet", "lp");
@@ -463,6 +465,7 @@ impl Routed {
 
 /// A router that tracks connections finds none of our packets invalid, and a capture on the way holds no damaged and no
 /// malformed one: streams, short connections, and connections ended by resets.
+// Long: eight megabytes through a capture, which another program then reads twice.
 #[test]
 fn a_router_and_a_capture_find_nothing_wrong() {
     let needed = missing(&["nft", "ethtool", "tcpdump", "tshark", "sysctl"]);

@@ -439,6 +439,7 @@ fn moves(server: Server, network: Option<&Namespace>) -> Value {
 }
 
 /// The kernel finds the lane by the connection ID: nothing has to be passed on.
+// Long: three servers, each with clients that change their address and finish.
 #[test]
 fn a_client_whose_address_changes_stays_in_its_lane() {
     let six: SocketAddr = (Ipv6Addr::LOCALHOST, 0).into();

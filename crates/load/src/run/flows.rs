@@ -16,8 +16,9 @@ use crate::run::clients::ClientRange;
 
 /// Source ports to use.
 const PORTS: std::ops::RangeInclusive<u16> = 1024..=65_535;
-/// Candidates that are tried before a lane or bucket counts as out of reach.
+/// Candidates that are tried before a lane or bucket counts as out of reach, and for each flow that is wanted.
 const TRIALS: u128 = 4_000_000;
+const TRIALS_FOR_EACH: u128 = 8;
 
 /// The sources of traffic.
 #[derive(Debug, Clone)]
@@ -144,7 +145,8 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
     let ports = u128::from(*PORTS.end() - *PORTS.start()) + 1;
     // Guard: `u128::from(wish.start)` as `0` fails flows::tests::the_search_begins
     let start = u128::from(wish.start) % ports;
-    for trial in 0..TRIALS.min(addresses.saturating_mul(ports)) {
+    let trials = TRIALS.max(TRIALS_FOR_EACH * wish.flows as u128);
+    for trial in 0..trials.min(addresses.saturating_mul(ports)) {
         if open.left == 0 {
             break;
         }

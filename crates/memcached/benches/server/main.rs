@@ -26,6 +26,7 @@ mod xdp;
 use std::time::{Duration, Instant};
 
 use client::{CONNECTIONS, Client};
+use flowlane::Io;
 use flowlane_memcached::server::Placement;
 use process::{Kind, Running};
 
@@ -41,7 +42,8 @@ fn main() {
         let placement = if given("--move") { Placement::Move } else { Placement::Route };
         let link = given("--over-xdp").then(xdp::link);
         let memory = value("--memory").unwrap_or(64);
-        return process::serve(port as u16, workers, memory, placement, link.as_deref());
+        let io = if given("--uring") { Io::Uring } else { Io::Epoll };
+        return process::serve(port as u16, workers, memory, (placement, io), link.as_deref());
     }
     let turns = value("--turns").unwrap_or(5);
     let turn = Duration::from_secs(value("--seconds").unwrap_or(2) as u64);
@@ -61,6 +63,7 @@ fn main() {
     let mut kinds = vec![Kind::Ours, Kind::Memcached];
     if !udp {
         kinds.extend([Kind::MemcachedByQueue, Kind::OursAtHome].into_iter().filter(|_| workers > 1));
+        kinds.push(Kind::OursByRing);
         kinds.extend(std::env::var_os("POGOCACHE").map(|_| Kind::Pogocache));
     }
     println!(

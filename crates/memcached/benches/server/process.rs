@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use flowlane::link::LinkSpec;
 use flowlane::{
-    Bind, BucketMap, HashConfig, Host, Indirection, Interface, Key, Rss, Runtime, Steer, TcpListener,
+    Bind, BucketMap, HashConfig, Host, Indirection, Interface, Io, Key, Rss, Runtime, Steer, TcpListener,
     Toeplitz, UdpFields, UdpSocket,
 };
 use flowlane_memcached::server::{Options, Placement, Server};
@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     OursMoving,
     /// Clients ask each lane for its own keys.
     OursAtHome,
+    /// By io_uring.
+    OursByRing,
     /// On our own stack.
     OursOverXdp,
     Memcached,
@@ -35,6 +37,7 @@ impl Kind {
             Self::Ours => "flowlane",
             Self::OursMoving => "flowlane, move",
             Self::OursAtHome => "flowlane, at home",
+            Self::OursByRing => "flowlane, io_uring",
             Self::OursOverXdp => "flowlane, AF_XDP",
             Self::Memcached => "memcached",
             Self::Pogocache => "Pogocache",
@@ -51,7 +54,13 @@ pub(crate) fn rss(lanes: usize) -> Rss {
 }
 
 /// Serves for ever, on TCP and UDP of one port: on kernel sockets of the loopback, or on our own stack over a link.
-pub(crate) fn serve(port: u16, workers: usize, memory: usize, placement: Placement, link: Option<&str>) {
+pub(crate) fn serve(
+    port: u16,
+    workers: usize,
+    memory: usize,
+    (placement, io): (Placement, Io),
+    link: Option<&str>,
+) {
     let (memory, own) = (memory << 20, link.is_some());
     let options = Options { port, udp_port: port, workers, memory, placement, ..Options::default() };
     let server = Server::new(options, workers).unwrap();
@@ -67,7 +76,7 @@ pub(crate) fn serve(port: u16, workers: usize, memory: usize, placement: Placeme
             lane.serve(listener, |_| {}).await
         }
     };
-    let mut builder = Runtime::builder().workers(workers).pin(false);
+    let mut builder = Runtime::builder().workers(workers).pin(false).io(io);
     let rss = Arc::new(rss(workers));
     if let Some(link) = link {
         let ours = format!("{}/24", crate::xdp::SERVER).parse().unwrap();
@@ -94,11 +103,14 @@ impl Drop for Running {
 impl Running {
     pub(crate) fn start(kind: Kind, port: u16, workers: usize, memory: usize) -> Self {
         let (port_too, threads, megabytes) = (port.to_string(), workers.to_string(), memory.to_string());
-        let command = if matches!(kind, Kind::Ours | Kind::OursMoving | Kind::OursAtHome) {
+        let command = if matches!(kind, Kind::Ours | Kind::OursMoving | Kind::OursAtHome | Kind::OursByRing) {
             let mut own = Command::new(std::env::current_exe().unwrap());
             own.args(["--serve", &port_too, "--workers", &threads, "--memory", &megabytes]);
             if kind == Kind::OursMoving {
                 own.arg("--move");
+            }
+            if kind == Kind::OursByRing {
+                own.arg("--uring");
             }
             own
         } else if kind == Kind::Pogocache {

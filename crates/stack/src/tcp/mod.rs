@@ -270,6 +270,7 @@ impl Tcp {
         let core = &mut self.core;
         self.connections.discard(id, |c| {
             core.unlink(c);
+            core.forget_rare(c);
             core.states.over(c.state());
         });
         self.core.count_connections(self.connections.len());
@@ -588,6 +589,6 @@ impl Tcp {
 
     /// No connection holds a box.
     fn all_idle_for_test(&self) -> bool {
-        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && !c.has_rare_for_test())
+        self.connections.iter().all(|c| c.tx.is_none() && c.rx.is_none() && !c.has_rare())
     }
 }

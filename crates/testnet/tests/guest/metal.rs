@@ -6,6 +6,7 @@
 //! socket is bound, sets their length in units of its own, gives them back late, and takes its link down for an XDP program.
 
 mod calls;
+mod marks;
 mod numa;
 mod others;
 mod plain;

@@ -7,6 +7,7 @@ use flowlane_testnet::{Namespace, Program};
 use super::{FLOWLANE, Site, dnsmasq, word};
 
 /// Over AF_XDP, where the program takes answers before the kernel.
+// Long: a DHCP server looks for three seconds whether somebody has the address that it is to offer.
 #[test]
 fn addresses_over_af_xdp() {
     let Some(site) = Site::new("x") else { return };
@@ -22,6 +23,7 @@ fn addresses_over_af_xdp() {
 }
 
 /// Over TAP, where the kernel of the same namespace is the network.
+// Long: the same.
 #[test]
 fn addresses_over_tap() {
     let Some(site) = Site::new("t") else { return };

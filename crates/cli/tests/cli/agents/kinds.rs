@@ -202,6 +202,7 @@ fn agents_send_where_they_may() {
 }
 
 /// Options that are not for agents, and what no run can be.
+// Long: each load waits once for an agent that is not there.
 #[test]
 fn what_cannot_be_is_refused_in_one_line() {
     let Some(nats) = Nats::start(&[]) else { return };
@@ -369,6 +370,7 @@ fn items_are_stored_once_before_the_start() {
 }
 
 /// The run is judged as a whole: by `--fail`, and where most connections did nothing.
+// Long: two runs of two agents, whose clocks are compared first.
 #[test]
 fn the_whole_is_judged() {
     let Some(nats) = Nats::start(&[]) else { return };

@@ -13,6 +13,7 @@ use std::process::Command;
 /// Bytes of a connection.
 const BYTES: usize = 8 << 20;
 
+// Long: forty megabytes by a debug build, eight of them in single segments.
 #[test]
 fn streams_arrive_byte_for_byte_with_and_without_offloads() {
     if !can() {

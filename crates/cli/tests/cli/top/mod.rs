@@ -156,6 +156,7 @@ fn stopped_and_gone_on() {
     }
 }
 
+// Long: an instance is silent for the seconds after which that is said, twice.
 #[test]
 fn an_instance_that_is_slow_ends_and_begins_again() {
     let scratch = Scratch::new("top-restart");

@@ -40,6 +40,7 @@ fn a_paused_and_faster_load_sends_what_its_changes_say() {
 }
 
 /// Connections that are open at the server come to be as many as was said, more and fewer, and no request is lost with one that is closed.
+// Long: two runs of four seconds, in which connections come and go three times.
 #[test]
 fn connections_are_opened_and_closed() {
     for pace in [Pace::Closed, rate(2000.0)] {
@@ -50,6 +51,7 @@ fn connections_are_opened_and_closed() {
 }
 
 /// The same of HTTP/2, with several requests at once on each.
+// Long: the same.
 #[test]
 fn connections_of_streams_are_opened_and_closed() {
     for pace in [Pace::Closed, rate(2000.0)] {

@@ -21,6 +21,8 @@ impl Marks {
     pub(crate) const DATA: u8 = 32;
     /// More is written as soon as the handshake is over.
     pub(crate) const REST: u8 = 64;
+    /// What is rare of the connection came or went since it was counted.
+    pub(crate) const RARE_CHANGED: u8 = 128;
 
     #[inline]
     pub(crate) const fn has(self, mark: u8) -> bool {

@@ -39,7 +39,7 @@ pub(crate) mod flight;
 mod identity;
 pub(crate) mod invalid_answers;
 mod lent;
-mod rare;
+pub(crate) mod rare;
 mod reassembly_queue;
 pub(crate) mod recovery;
 pub(crate) mod recv_buffer;
@@ -316,12 +316,9 @@ impl Connection {
     /// Where the waker stands of who waits to write or for the handshake.
     pub(crate) fn write_waker_mut(&mut self) -> &mut Option<Waker> {
         if self.tx.is_none() {
-            self.put_in(Lists::RARE);
+            return self.rare_mut().writer_mut();
         }
-        match self.tx.get_mut() {
-            Some(tx) => tx.writer_mut(),
-            None => self.rare.get_or_insert_default().writer_mut(),
-        }
+        self.tx.get_mut().expect("there is one").writer_mut()
     }
 
     /// Wakes everybody.

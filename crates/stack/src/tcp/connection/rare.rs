@@ -5,6 +5,7 @@ use crate::tcp::config::SocketOptions;
 use crate::tcp::connection::accecn::AccEcn;
 use crate::tcp::connection::congestion::Model;
 use crate::tcp::connection::deadlines::NEVER;
+use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::recovery::{Reordering, Undo};
 use crate::tcp::connection::{Connection, Lists};
 use crate::time::Time;
@@ -36,6 +37,9 @@ pub(super) struct Rare {
     /// Accurate ECN, asked for or agreed on.
     accecn: Option<Box<AccEcn>>,
 }
+
+/// Bytes of it, with accurate ECN. The model of the path counts where it is made.
+pub(crate) const PER_RARE: usize = size_of::<Rare>() + size_of::<AccEcn>();
 
 impl Rare {
     /// Who waits for memory before it can write, to be woken.
@@ -89,20 +93,30 @@ impl Connection {
 
     /// Makes room for it.
     pub(super) fn rare_mut(&mut self) -> &mut Rare {
-        self.put_in(Lists::RARE);
+        if !self.has_rare() {
+            self.put_in(Lists::RARE);
+            self.rare_changed();
+        }
         self.rare.get_or_insert_default()
+    }
+
+    /// It came, or went. What comes and goes at once has not changed.
+    fn rare_changed(&mut self) {
+        self.fast.put(Marks::RARE_CHANGED, !self.fast.has(Marks::RARE_CHANGED));
     }
 
     fn drop_empty_rare(&mut self) {
         if self.rare().is_some_and(Rare::is_empty) {
             self.rare = None;
             self.take_out(Lists::RARE);
+            self.rare_changed();
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn has_rare_for_test(&self) -> bool {
-        self.rare().is_some()
+    /// Whether the connection has any of it, which takes [`PER_RARE`] bytes.
+    #[inline]
+    pub(crate) fn has_rare(&self) -> bool {
+        self.is_in(Lists::RARE)
     }
 
     // What the socket was told.
@@ -134,7 +148,7 @@ impl Connection {
         self.rare_mut().fast_open = Some(option);
     }
 
-    /// The option of a SYN is not needed any more.
+    /// The option of a SYN is not needed any more: its data has been sent, or never will be.
     pub(crate) fn fast_open_is_sent(&mut self) {
         let Some(rare) = self.rare_if_any() else { return };
         rare.fast_open = None;

@@ -1,7 +1,8 @@
 //! The memory of a lane's TCP: limits, shares, and waiting for memory.
 //!
 //! **Accounting.** Buffers count with all the memory that they hold, however few bytes are in them: a received frame with its whole buffer, a
-//! copy with its blocks. The boxes and lists that organise them count as well, and each connection and TIME-WAIT record.
+//! copy with its blocks. The boxes and lists that organise them count as well, what few connections have (`connection/rare.rs`), and each
+//! connection and TIME-WAIT record.
 //!
 //! **Levels.** One bound, `max_memory`, applies to all of it. Connections and records may use at most half; beyond that no new connection is
 //! accepted. The rest is for buffers:
@@ -28,7 +29,9 @@
 
 use crate::packet::Cx;
 use crate::tcp::connection::congestion::Model;
+use crate::tcp::connection::fast_open::Marks;
 use crate::tcp::connection::flight::Flight;
+use crate::tcp::connection::rare::PER_RARE;
 use crate::tcp::connection::recv_buffer::{INFLOW, Inflow};
 use crate::tcp::connection::{Connection, Flags};
 use crate::tcp::lane::Core;
@@ -168,6 +171,33 @@ impl Core {
         if let Some(bytes) = c.model().map(Model::memory) {
             c.set_model(None);
             self.memory -= bytes;
+        }
+    }
+
+    /// What is rare of a connection counts if there is any of it.
+    #[inline(always)]
+    pub(crate) fn count_rare(&mut self, c: &mut Connection) {
+        if c.fast.has(Marks::RARE_CHANGED) {
+            self.recount_rare(c);
+        }
+    }
+
+    #[cold]
+    fn recount_rare(&mut self, c: &mut Connection) {
+        c.fast.put(Marks::RARE_CHANGED, false);
+        if c.has_rare() {
+            self.memory += PER_RARE;
+        } else {
+            self.memory -= PER_RARE;
+        }
+    }
+
+    /// A connection is over, and what is rare of it goes with it.
+    pub(crate) fn forget_rare(&mut self, c: &Connection) {
+        let counts = c.has_rare() != c.fast.has(Marks::RARE_CHANGED);
+        // Guard: `counts` as `false` fails memory::what_is_rare_counts
+        if counts {
+            self.memory -= PER_RARE;
         }
     }
 

@@ -313,11 +313,13 @@ impl Core {
         over.then_some(c.id())
     }
 
-    /// Brings the wheel up to date.
+    /// Brings the wheel up to date, and the count of memory.
     #[inline(always)]
     pub(crate) fn settle_timer(&mut self, c: &mut Connection) {
         let (undo, crowded) = (c.undo_until(), self.established >= CROWDED);
         c.timers.settle((&mut self.wheel, self.timers_ms), c.id().slot, undo, crowded);
+        // Guard: no `self.count_rare(c);` fails memory::what_is_rare_counts
+        self.count_rare(c);
     }
 
     /// Gives back all of a connection that costs memory, except what is still to be read. It is in the table no longer.
@@ -330,6 +332,8 @@ impl Core {
         }
         self.listeners.fast_open_over(c);
         self.drop_model(c);
+        c.fast_open_is_sent();
+        self.count_rare(c);
         if let Some(flight) = c.tx.take() {
             self.give_flight(flight);
         }

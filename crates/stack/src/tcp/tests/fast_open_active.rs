@@ -309,7 +309,8 @@ fn refused() {
     let id = s.id.unwrap();
     assert_eq!(s.with(|tcp, cx| tcp.send(cx, id, b"x")), Err(SendError::Failed(Failure::Refused)));
     s.quiet(5000);
-    assert_eq!(s.tcp.buffers_for_test(), 0);
+    s.close();
+    assert_eq!((s.tcp.connections(), s.tcp.buffer_memory()), (0, 0));
 }
 
 /// What went with the SYN is delivered, also if the application has closed since.

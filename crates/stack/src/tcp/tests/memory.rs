@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tcp::connection::Connection;
+use crate::tcp::connection::rare::PER_RARE;
 use crate::tcp::table::Slab;
 
 /// At most 320 bytes an idle established end: slab entry, table entry and timer.
@@ -37,4 +38,21 @@ fn an_idle_connection_is_small() {
     let total = entry as f64 + table;
     println!("slab entry {entry}, table {table:.1}, total {total:.1} bytes");
     assert!(total <= 320.0, "slab entry {entry}, table {table:.1}");
+}
+
+/// What is kept for good of a path that reorders counts as the lane's memory, until the connection is over.
+#[test]
+fn what_is_rare_counts() {
+    let mut s = Scene::established(Scene::config());
+    s.write(3000);
+    s.until(10);
+    s.heard.clear();
+    s.speak(20, ". 1:1(0) ack 1 <sack 2001:3001>");
+    s.speak(21, ". 1:1(0) ack 3001");
+    s.until(5000);
+    assert!(!s.tcp.all_idle_for_test(), "it reordered");
+    assert_eq!(s.tcp.buffer_memory(), PER_RARE);
+    s.speak(5000, "R 1:1(0)");
+    s.close();
+    assert_eq!((s.tcp.connections(), s.tcp.buffer_memory()), (0, 0));
 }

@@ -124,6 +124,7 @@ impl Moves {
 
     /// Keeps a frame that may not be delivered yet; gives it back if it may.
     pub(crate) fn hold(&mut self, lane: u32, via: usize, class: Class, frame: Frame) -> Option<Frame> {
+        // Guard: `l.lane == lane` as `false` fails moving::tests::a_lane_goes_when moving::tests::a_lane_that_stays
         if let Some(leaving) = self.leaving.iter_mut().find(|l| l.lane == lane) {
             if leaving.held.len() < HELD {
                 leaving.held.push_back((class, frame));

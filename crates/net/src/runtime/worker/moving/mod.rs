@@ -89,6 +89,7 @@ impl Worker {
             context::push_ready(ready);
         }
         for (class, frame) in held {
+            // Guard: no `self.deliver_now(lane, class, frame, true);` fails moving::tests::a_lane_that_stays
             self.deliver_now(lane, class, frame, true);
         }
     }
@@ -101,6 +102,7 @@ impl Worker {
         let mut i = 0;
         while let Some(leaving) = self.moves.leaving.get(i) {
             let (lane, waited) = (leaving.lane, self.now.saturating_duration_since(leaving.since));
+            // Guard: `!self.output_has_left(lane)` as `false` fails moving::tests::a_lane_goes_when
             if !self.output_has_left(lane) && waited < LONG_ENOUGH {
                 i += 1;
             // Guard: `!self.cycle.is_ending()` as `true` fails moving::tests::who_is_told_to_stop

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, mpsc};
 
 use flowlane_rss::{Bucket, HashConfig, Key, Rss, Toeplitz};
-use flowlane_stack::address::Prefix;
+use flowlane_stack::address::{Endpoint, Prefix};
 use flowlane_stack::steering::steer;
 use flowlane_stack::time::Time;
 use flowlane_stack::udp::{Bind, UdpHandle};
@@ -35,13 +36,30 @@ const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 /// A full burst: what is behind it in a queue is not seen in the same turn.
 const BURST: usize = 64;
 
-/// A queue that brings what a test puts into it, and takes everything.
+/// A queue that brings what a test puts into it, and takes everything unless it is shut.
 #[derive(Clone, Default)]
-struct Scripted(Arc<Mutex<VecDeque<Frame>>>);
+struct Scripted(Arc<Mutex<VecDeque<Frame>>>, Arc<Far>);
+
+/// The other side of the link.
+#[derive(Default)]
+struct Far {
+    shut: AtomicBool,
+    /// Frames that it has taken.
+    taken: AtomicUsize,
+}
 
 impl Scripted {
     fn put(&self, frame: Frame) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(frame);
+    }
+
+    /// The link takes nothing until it is opened.
+    fn shut(&self, shut: bool) {
+        self.1.shut.store(shut, Relaxed);
+    }
+
+    fn taken(&self) -> usize {
+        self.1.taken.load(Relaxed)
     }
 }
 
@@ -58,7 +76,12 @@ impl Queue for Scripted {
     }
 
     fn transmit(&mut self, frames: &mut Vec<Frame>) -> usize {
-        frames.drain(..).count()
+        if self.1.shut.load(Relaxed) {
+            return 0;
+        }
+        let n = frames.drain(..).count();
+        self.1.taken.fetch_add(n, Relaxed);
+        n
     }
 
     fn flush(&mut self) -> bool {
@@ -171,8 +194,31 @@ impl Net {
     }
 
     fn begin_move(&self, to: usize) -> Arc<Order> {
-        drop(Move::ask(&self.shared, self.lane, to).unwrap());
+        drop(self.ask(to));
         self.shared.moves()[&self.lane].clone()
+    }
+
+    fn ask(&self, to: usize) -> Move {
+        Move::ask(&self.shared, self.lane, to).unwrap()
+    }
+
+    /// The lane at A sends something, which A's link does not take. Then it is to move to B, and a frame comes for it.
+    fn parked_with_a_frame() -> (Self, Move) {
+        let mut net = Self::new();
+        net.queues[A].shut(true);
+        let Worker { lanes, frames, .. } = &mut net.workers[A];
+        let to = Some(Endpoint::new([10, 0, 0, 2].into(), PORT));
+        let lane = &mut lanes.touch(net.lane).unwrap().lane;
+        lane.udp_send(net.now, frames, net.socket, b"?", None, to).unwrap();
+        net.turn(A);
+        let wanted = net.ask(B);
+        net.turn(B);
+        net.turn(A);
+        net.arrives(A, 1);
+        net.turn(A);
+        assert!(net.workers[A].moves.is_leaving(net.lane), "its output is still here");
+        assert_eq!((net.queues[A].taken(), net.received()), (0, vec![]));
+        (net, wanted)
     }
 
     /// Tells a worker to stop.
@@ -481,6 +527,33 @@ fn the_end_waits_for_a_lane_under_way() {
     net.turn(A);
     let lanes = net.end([a, b]);
     assert_eq!(lanes.iter().map(|l| (l.worker, l.counts.moves)).collect::<Vec<_>>(), [(B, 1)]);
+}
+
+/// What comes for a lane that is parked waits until its output has left, and goes with it.
+#[test]
+fn a_lane_goes_when_its_output_has_left() {
+    let (mut net, _wanted) = Net::parked_with_a_frame();
+    net.queues[A].shut(false);
+    net.turn(A);
+    assert_eq!((net.queues[A].taken(), net.workers[A].lanes.get(net.lane).is_some()), (1, false));
+    net.arrives(A, 2);
+    net.turn(A);
+    net.turn(B);
+    assert_eq!(net.received(), [1, 2]);
+}
+
+/// A move that is given up while the lane waits for its output: the lane stays, and gets what came meanwhile.
+#[test]
+fn a_lane_that_stays_gets_what_was_held() {
+    let (mut net, wanted) = Net::parked_with_a_frame();
+    assert!(wanted.give_up());
+    net.turn(A);
+    assert!(!net.workers[A].moves.is_leaving(net.lane));
+    net.arrives(A, 2);
+    net.turn(A);
+    assert_eq!(net.received(), [1, 2]);
+    net.turn(B);
+    assert!(net.workers[B].lanes.get(net.lane).is_none());
 }
 
 /// A host with two links: the queue of one is empty at once, and a frame of the lane waits in that of the other.
