@@ -23,7 +23,8 @@ fn load(arguments: &str) -> Output {
 fn bad_arguments_get_one_line_and_2() {
     for (arguments, word) in [
         ("http://127.0.0.1/ws", "ws://127.0.0.1/ws"),
-        ("127.0.0.1:80", "ws://HOST"),
+        ("127.0.0.1:80", "ws://127.0.0.1:80"),
+        ("/ws", "ws://HOST"),
         ("ws://127.0.0.1:0/", "port"),
         ("ws://u:p@127.0.0.1/", "-H"),
         ("ws://127.0.0.1/ -c 0", "--connections"),
