@@ -19,6 +19,10 @@ fn of_all(unknown: &str, arguments: &[String]) -> Option<String> {
     match unknown {
         "-V" | "--version" => Some("the version is 'flowlane --version'".to_owned()),
         "-v" | "-vv" | "--verbose" => Some("the log is RUST_LOG=flowlane=debug".to_owned()),
+        "-p" if is("serve") => Some("the port is --port PORT".to_owned()),
+        "-d" | "-n" | "-i" if is("top") || is("stat") => {
+            Some("the time between two readings is --interval TIME".to_owned())
+        }
         _ if !unknown.bytes().all(|b| b.is_ascii_digit()) => None,
         _ if is("serve") => Some(format!("the port is --port {unknown}")),
         _ if is("load") => Some("host and port are one argument: HOST:PORT".to_owned()),
@@ -54,6 +58,9 @@ fn of_command(error: &clap::Error, arguments: &[String]) -> Option<String> {
             let after = arguments.windows(2).find(|pair| pair[1] == *value).map(|pair| pair[0].as_str());
             if after == Some("-c") && value.parse::<f64>().is_err() {
                 return Some("-c is --connections here: the target is an argument".to_owned());
+            }
+            if after == Some("-d") && !value.starts_with(|c: char| c.is_ascii_digit()) {
+                return Some("-d is --duration here: a body is --body TEXT or --body-file FILE".to_owned());
             }
             let quiet = arguments.windows(2).any(behind);
             if quiet {
@@ -383,6 +390,9 @@ mod tests {
             ("load http --version", "'flowlane --version'"),
             ("rss show eth0 -V", "'flowlane --version'"),
             ("serve http 8081", "--port 8081"),
+            ("serve http -p 8081", "--port PORT"),
+            ("top -d 1", "--interval TIME"),
+            ("load http http://a.example/ -d a=b", "--body TEXT"),
         ] {
             let said = asked(&format!("flowlane {line}")).unwrap_or_default();
             assert!(said.contains(words), "{line}: {said}");

@@ -106,7 +106,7 @@ fn what_is_no_websocket_is_said() {
     for (arguments, word) in [
         (format!("ws://127.0.0.1:{port}/size/3"), "is 200, not 101"),
         (format!("ws://127.0.0.1:{port}/nowhere"), "is 404, not 101"),
-        (format!("wss://127.0.0.1:{port}/ws -k"), "TLS handshake"),
+        (format!("wss://127.0.0.1:{port}/ws -k"), "is ws:// meant?"),
         (format!("ws://{silent}/"), "refused"),
     ] {
         let output = load(&format!("{arguments} -d 200ms -q"));

@@ -25,10 +25,10 @@ pub(crate) fn mended(error: &io::Error) -> String {
                 .to_owned()
         }
         _ if error.kind() == io::ErrorKind::AddrInUse => {
-            "another program has this port: 'ss -lntp' shows which".to_owned()
+            "another program has this port ('ss -lntp' shows which)".to_owned()
         }
         _ if error.kind() == io::ErrorKind::AddrNotAvailable => {
-            "no interface here has this address: 'ip addr' shows which there are".to_owned()
+            "no interface here has this address ('ip addr' shows which there are)".to_owned()
         }
         _ => error.to_string(),
     }
