@@ -105,12 +105,14 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let mut line = plainly(&lines.join(" "));
     // Nobody who types an option that is not there means a value that begins with a dash.
     let tips = text.lines().filter_map(|l| l.trim().strip_prefix("tip: "));
-    for tip in tips.filter(|tip| !tip.starts_with("to pass ")) {
-        line = format!("{line}; {tip}");
-    }
     let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    // An option that is only spelt alike is no help where ours is known.
     if let Some(ours) = crate::guesses::answer(error, &arguments) {
         line = format!("{line}; {ours}");
+    } else {
+        for tip in tips.filter(|tip| !tip.starts_with("to pass ")) {
+            line = format!("{line}; {tip}");
+        }
     }
     let file =
         crate::service_file::said(error).map_or_else(String::new, |file| format!("{}: ", file.display()));
