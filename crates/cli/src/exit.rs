@@ -92,9 +92,8 @@ fn line(error: &anyhow::Error) -> String {
 /// Prints in one line what is wrong with the arguments. Help and version that were asked for are printed as a success.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // An error means that standard output is closed.
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        // Guard: `error.print()` as `error.print().or(Ok(()))` fails cli/outputs::help_that_cannot_be_printed_is_an_error
+        return code(error.print().map_err(|e| stdout::named(&e).into()));
     }
     let text = error.render().to_string();
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -103,16 +102,78 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     }
     // After the first empty line clap prints usage and, sometimes, a tip.
     let lines: Vec<&str> = text.lines().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
-    let mut line = lines.join(" ");
-    for tip in text.lines().filter_map(|l| l.trim().strip_prefix("tip: ")) {
-        line = format!("{line}; {tip}");
-    }
+    let mut line = plainly(&lines.join(" "));
+    // Nobody who types an option that is not there means a value that begins with a dash.
+    let tips = text.lines().filter_map(|l| l.trim().strip_prefix("tip: "));
     let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    // An option that is only spelt alike is no help where ours is known.
     if let Some(ours) = crate::guesses::answer(error, &arguments) {
         line = format!("{line}; {ours}");
+    } else {
+        for tip in tips.filter(|tip| !tip.starts_with("to pass ")) {
+            line = format!("{line}; {tip}");
+        }
     }
     let file =
         crate::service_file::said(error).map_or_else(String::new, |file| format!("{}: ", file.display()));
     say!("flowlane: {file}{}", line.strip_prefix("error: ").unwrap_or(&line));
     ExitCode::from(2)
+}
+
+/// The line of an error about a value, without what only a Rust programmer reads: ranges, and the standard library's words for numbers.
+fn plainly(line: &str) -> String {
+    let Some((about, what)) = line.rsplit_once(": ") else { return line.to_owned() };
+    let range = what.split_once(" is not in ").and_then(|(_, range)| range.split_once("..="));
+    if let Some((from, to)) = range {
+        return format!("{about}: from {from} to {to}");
+    }
+    let words = match what {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            "a whole number is needed"
+        }
+        "number too large to fit in target type" => "the number is too large",
+        "number too small to fit in target type" => "the number is too small",
+        "invalid float literal" | "cannot parse float from empty string" => "a number is needed",
+        "invalid IP address syntax" => "an address is needed, as 10.0.0.1 or fd00::1",
+        "invalid IPv4 address syntax" => "an address is needed, as 10.0.0.1",
+        "invalid IPv6 address syntax" => "an address is needed, as fd00::1",
+        "invalid socket address syntax" => "an address and a port are needed, as 10.0.0.1:80 or [fd00::1]:80",
+        _ => return line.to_owned(),
+    };
+    format!("{about}: {words}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_about_values_have_no_words_of_rust() {
+        for (given, said) in [
+            (
+                "invalid value '0' for '--x <X>': 0 is not in 1..=1000",
+                "invalid value '0' for '--x <X>': from 1 to 1000",
+            ),
+            ("for '<B>': invalid digit found in string", "for '<B>': a whole number is needed"),
+            ("for '<B>': 'x' is no link: give kernel", "for '<B>': 'x' is no link: give kernel"),
+            ("unexpected argument '-t' found", "unexpected argument '-t' found"),
+        ] {
+            assert_eq!(plainly(given), said);
+        }
+        // What the standard library says, in its own words.
+        for error in [
+            "x".parse::<u16>().unwrap_err().to_string(),
+            "".parse::<u16>().unwrap_err().to_string(),
+            "70000".parse::<u16>().unwrap_err().to_string(),
+            "-200".parse::<i8>().unwrap_err().to_string(),
+            "x".parse::<f64>().unwrap_err().to_string(),
+            "".parse::<f64>().unwrap_err().to_string(),
+            "x".parse::<std::net::IpAddr>().unwrap_err().to_string(),
+            "x".parse::<std::net::Ipv4Addr>().unwrap_err().to_string(),
+            "x".parse::<std::net::Ipv6Addr>().unwrap_err().to_string(),
+            "x".parse::<std::net::SocketAddr>().unwrap_err().to_string(),
+        ] {
+            assert!(!plainly(&format!("for '<B>': {error}")).contains(&error), "{error}");
+        }
+    }
 }

@@ -1,12 +1,37 @@
-//! Options that people know from other load generators (wrk, hey, oha, ab, k6; mutilate and memtier_benchmark): the answer names ours. And options of `load` whose
+//! Options that people know from other load generators (wrk, hey, oha, ab, k6; iperf3; mutilate and memtier_benchmark): the answer names ours. And options of `load` whose
 //! value may be left out: the target behind one is no value. And options of memcached that its namesake here does not have.
 
 use std::ffi::{OsStr, OsString};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What to say besides the error about the arguments of a command line, if `load http` has the option by another name.
+/// What to say besides the error about the arguments of a command line, if the command has the option by another name, or `flowlane` has.
 pub(crate) fn answer(error: &clap::Error, arguments: &[String]) -> Option<String> {
+    of_command(error, arguments).or_else(|| match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(unknown))) => of_all(unknown, arguments),
+        _ => None,
+    })
+}
+
+/// What any command may be asked for.
+fn of_all(unknown: &str, arguments: &[String]) -> Option<String> {
+    let is = |command: &str| arguments.iter().any(|a| a == command);
+    match unknown {
+        "-V" | "--version" => Some("the version is 'flowlane --version'".to_owned()),
+        "-v" | "-vv" | "--verbose" => Some("the log is RUST_LOG=flowlane=debug".to_owned()),
+        "-p" if is("serve") => Some("the port is --port PORT".to_owned()),
+        "-d" | "-n" | "-i" if is("top") || is("stat") => {
+            Some("the time between two readings is --interval TIME".to_owned())
+        }
+        _ if !unknown.bytes().all(|b| b.is_ascii_digit()) => None,
+        _ if is("serve") => Some(format!("the port is --port {unknown}")),
+        _ if is("load") => Some("host and port are one argument: HOST:PORT".to_owned()),
+        _ => None,
+    }
+}
+
+/// What the command has by another name.
+fn of_command(error: &clap::Error, arguments: &[String]) -> Option<String> {
     let loads = arguments.iter().any(|a| a == "load");
     if loads && arguments.iter().any(|a| a == "memcached") {
         return load_memcached(error, arguments);
@@ -24,10 +49,19 @@ pub(crate) fn answer(error: &clap::Error, arguments: &[String]) -> Option<String
     }
     match (error.kind(), error.get(ContextKind::InvalidArg), error.get(ContextKind::InvalidValue)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(option)), _) => {
-            ours(option).map(str::to_owned)
+            let iperf =
+                arguments.iter().any(|a| a == "tcp" || a == "udp").then(|| of_iperf(option)).flatten();
+            iperf.or_else(|| ours(option)).map(str::to_owned)
         }
         (_, _, Some(ContextValue::String(value))) => {
             let behind = |pair: &[String]| pair[0] == "-q" && pair[1] == *value;
+            let after = arguments.windows(2).find(|pair| pair[1] == *value).map(|pair| pair[0].as_str());
+            if after == Some("-c") && value.parse::<f64>().is_err() {
+                return Some("-c is --connections here: the target is an argument".to_owned());
+            }
+            if after == Some("-d") && !value.starts_with(|c: char| c.is_ascii_digit()) {
+                return Some("-d is --duration here: a body is --body TEXT or --body-file FILE".to_owned());
+            }
             let quiet = arguments.windows(2).any(behind);
             if quiet {
                 return Some(format!("-q is --quiet here: a rate is --rate {value}"));
@@ -157,6 +191,24 @@ fn of_generators(option: &str) -> Option<&'static str> {
         "-B" | "--blocking" | "--noblocking" => "sockets never block: leave it out",
         "--tls" => "TLS is not spoken",
         "-S" | "--unix-socket" => "Unix sockets are not used",
+        _ => return None,
+    })
+}
+
+/// Options of iperf3 that `load tcp` and `load udp` have by another name.
+fn of_iperf(option: &str) -> Option<&'static str> {
+    Some(match option.split('=').next().unwrap_or_default() {
+        "-t" | "--time" => "how long a run lasts is -d TIME, threads are --workers N",
+        "-P" | "--parallel" => "streams are -c CONNECTIONS of load tcp, --flows N of load udp",
+        "-b" | "--bitrate" | "--bandwidth" => "a rate is -r RATE, in messages a second of --size BYTES",
+        "-l" | "--len" | "--length" => "the length of a message is --size BYTES",
+        "-u" | "--udp" => "datagrams are sent by 'flowlane load udp'",
+        "-R" | "--reverse" => "what the server sends is measured by 'flowlane load tcp --mode read'",
+        "-s" | "--server" => "a server is 'flowlane serve tcp-echo' or 'flowlane serve udp-echo'",
+        "-p" | "--port" => "the port is part of the target: HOST:PORT",
+        "-i" | "--interval" => "lines while it runs are --lines",
+        "-O" | "--omit" => "what comes before the measurement is --warm-up TIME",
+        "-C" => "congestion control is --congestion NAME",
         _ => return None,
     })
 }
@@ -308,5 +360,45 @@ mod tests {
         }
         assert_eq!(asked("flowlane load http http://a.example/ --nonsense"), None);
         assert_eq!(asked("flowlane serve http --threads 2"), None);
+    }
+
+    #[test]
+    fn an_option_of_iperf_is_answered_with_ours() {
+        for (line, words) in [
+            ("tcp 10.0.0.1:5201 -t 10", "-d TIME"),
+            ("tcp 10.0.0.1:5201 -P 4", "-c CONNECTIONS"),
+            ("udp 10.0.0.1:5201 -P 4", "--flows N"),
+            ("udp 10.0.0.1:5201 -b 10M", "-r RATE"),
+            ("udp 10.0.0.1:5201 -l 1400", "--size BYTES"),
+            ("tcp 10.0.0.1:5201 -R", "--mode read"),
+            ("tcp 10.0.0.1 -p 5201", "HOST:PORT"),
+            ("tcp 10.0.0.1:1 5201", "HOST:PORT"),
+            ("tcp -c server", "an argument"),
+        ] {
+            let said = asked(&format!("flowlane load {line}")).unwrap_or_default();
+            assert!(said.contains(words), "{line}: {said}");
+        }
+        assert_eq!(asked("flowlane load tcp 10.0.0.1:1 -c 1 --bogus"), None);
+    }
+
+    #[test]
+    fn what_any_command_may_be_asked_for_is_answered() {
+        for (line, words) in [
+            ("-v", "RUST_LOG"),
+            ("load http http://a.example/ -v", "RUST_LOG"),
+            ("serve http --verbose", "RUST_LOG"),
+            ("load http --version", "'flowlane --version'"),
+            ("rss show eth0 -V", "'flowlane --version'"),
+            ("serve http 8081", "--port 8081"),
+            ("serve http -p 8081", "--port PORT"),
+            ("top -d 1", "--interval TIME"),
+            ("load http http://a.example/ -d a=b", "--body TEXT"),
+        ] {
+            let said = asked(&format!("flowlane {line}")).unwrap_or_default();
+            assert!(said.contains(words), "{line}: {said}");
+        }
+        for none in ["serve http x", "rss show eth0 1", "stat --bogus"] {
+            assert_eq!(asked(&format!("flowlane {none}")), None, "{none}");
+        }
     }
 }

@@ -43,7 +43,7 @@ impl Write for Stdout {
 }
 
 /// Of the same kind: [`crate::exit`] takes a reader that has gone for a success, and `write_all` tries again what was interrupted.
-fn named(e: &io::Error) -> io::Error {
+pub(crate) fn named(e: &io::Error) -> io::Error {
     io::Error::new(e.kind(), Unprinted(e.to_string()))
 }
 

@@ -115,18 +115,38 @@ pub fn size(text: &str) -> Result<usize, BadUnit> {
     scale(number, by).and_then(|n| usize::try_from(n).ok()).ok_or_else(|| bad(text, SIZE))
 }
 
-/// A time: `5s`, `200ms`, `50us`, `10ns`, `2m`, `1h`. A bare number is refused, since some programs mean seconds by it and others
-/// milliseconds; 0 needs no unit.
+/// A time: `5s`, `200ms`, `50us`, `10ns`, `2m`, `1h`, or several of these, the longest unit first: `1m30s`. A bare number is refused, since some
+/// programs mean seconds by it and others milliseconds; 0 needs no unit.
 ///
 /// # Errors
 /// Says what is expected.
 pub fn duration(text: &str) -> Result<Duration, BadUnit> {
-    let (number, unit) = split(text).ok_or_else(|| bad(text, TIME))?;
+    let (mut sum, mut rest, mut before) = (Duration::ZERO, text, None);
+    loop {
+        // A part ends where a digit follows a unit.
+        let unit = rest.find(|c: char| c.is_alphabetic()).unwrap_or(rest.len());
+        let end = rest[unit..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |digit| unit + digit);
+        let (part, one) = one_time(text, &rest[..end])?;
+        // Guard: `before.is_some_and(|before| one >= before)` as `false` fails units::tests::nonsense_is_refused
+        if before.is_some_and(|before| one >= before) {
+            return Err(bad(text, TIME));
+        }
+        sum = sum.checked_add(part).ok_or_else(|| bad(text, TIME))?;
+        (rest, before) = (&rest[end..], Some(one));
+        if rest.is_empty() {
+            return Ok(sum);
+        }
+    }
+}
+
+/// A number with its unit, a part of `text`: with the length of its unit, nanoseconds.
+fn one_time(text: &str, part: &str) -> Result<(Duration, f64), BadUnit> {
+    let (number, unit) = split(part).ok_or_else(|| bad(text, TIME))?;
     let nanos = match unit {
         "ns" => 1.0,
         "us" | "µs" => 1e3,
         "ms" => 1e6,
-        "" if number == 0.0 => return Ok(Duration::ZERO),
+        "" if number == 0.0 && part == text => return Ok((Duration::ZERO, 1.0)),
         // Guard: `return Err(bad(text, UNITLESS))` as `1e9` fails units::tests::units_scale
         "" => return Err(bad(text, UNITLESS)),
         "s" => 1e9,
@@ -134,7 +154,7 @@ pub fn duration(text: &str) -> Result<Duration, BadUnit> {
         "h" => 3.6e12,
         _ => return Err(bad(text, TIME)),
     };
-    scale(number, nanos).map(Duration::from_nanos).ok_or_else(|| bad(text, TIME))
+    scale(number, nanos).map(|all| (Duration::from_nanos(all), nanos)).ok_or_else(|| bad(text, TIME))
 }
 
 /// Formats a time in nanoseconds with three digits and a unit.
@@ -182,7 +202,9 @@ mod tests {
         assert_eq!(duration("1.5us"), Ok(Duration::from_nanos(1500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
-        for bare in ["20", "0.5", " 5 "] {
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1h0.5s10ms"), Ok(Duration::from_millis(3_600_510)));
+        for bare in ["20", "0.5", " 5 ", "1m30"] {
             assert!(duration(bare).unwrap_err().to_string().contains("no unit"), "{bare}");
         }
     }
@@ -193,6 +215,9 @@ mod tests {
             assert!(count(text).is_err(), "{text}");
             assert!(rate(text).is_err(), "{text}");
             assert!(size(text).is_err(), "{text}");
+            assert!(duration(text).is_err(), "{text}");
+        }
+        for text in ["30s1m", "1s1s", "1m0", "1m-5s", "1ms2", "1m 30q", "600000h600000m", "1m.", "s1"] {
             assert!(duration(text).is_err(), "{text}");
         }
         assert!(rate("0").is_err());

@@ -12,7 +12,9 @@ pub(super) fn only() -> anyhow::Result<PathBuf> {
     let mut found = control::find_runtimes()?;
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => bail!("no instance of this user answers: start one with --control, or name its socket here"),
+        0 => bail!(
+            "no instance of this user answers: start one with --control, or name its socket with --control PATH"
+        ),
         _ => {
             let lines: Vec<String> = found.iter().map(|path| describe(path)).collect();
             bail!("several instances answer, name one with --control: {}", lines.join(", "))

@@ -77,10 +77,23 @@ impl Man {
             bail!("'{}' is no command: 'flowlane help' lists them", words.join(" "));
         };
         let directory = Path::new(directory);
+        // A command that is mistyped is no directory to be made.
+        // Guard: `!directory.is_dir()` as `false` fails cli/views::a_mistyped_command_is_no_directory_of_pages
+        if directory.components().count() == 1 && !directory.is_dir() && !ends_with_slash(directory) {
+            let name = directory.display();
+            bail!(
+                "there is no command '{name}': 'flowlane help' lists them; a directory to make is ./{name}"
+            );
+        }
         let name = directory.display();
         std::fs::create_dir_all(directory).with_context(|| name.to_string())?;
         pages(&command, directory).with_context(|| name.to_string())
     }
+}
+
+/// Whether whoever typed it says that it is a directory: `./man1`, `man1/`.
+fn ends_with_slash(directory: &Path) -> bool {
+    directory.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// The command with this name: `load http`, `flowlane load http`.

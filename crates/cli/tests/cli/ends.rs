@@ -50,6 +50,24 @@ fn nobody_has_to_read_what_is_said() {
     }
 }
 
+/// One line: what is wrong, and what is right, without what is only spelt like it and without how a value could begin with a dash.
+#[test]
+fn an_option_of_another_program_is_one_clear_line() {
+    for (arguments, line) in [
+        ("load http http://a.example/ -t 2", "unexpected argument '-t' found; threads are --workers N"),
+        ("load http --version", "unexpected argument '--version' found; the version is 'flowlane --version'"),
+        (
+            "load http --connetions 3",
+            "unexpected argument '--connetions' found; a similar argument exists: '--connections'",
+        ),
+        ("bench udp --rounds 0", "invalid value '0' for '--rounds <ROUNDS>': from 1 to 1000"),
+    ] {
+        let output = flowlane(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said), (Some(2), format!("flowlane: {line}\n")), "{arguments}");
+    }
+}
+
 /// A service goes on while somebody reads either, and ends by itself when what it prints is read no more.
 #[test]
 fn a_service_ends_quietly_when_nobody_reads_it() {

@@ -152,3 +152,22 @@ fn endless_interim_answers_end_with_the_run() {
         assert!(memory < 100 << 20, "{more}: {memory} bytes");
     }
 }
+
+/// Behind https:// something answers that is no TLS: which it is, is said in words.
+#[test]
+fn a_target_without_tls_is_said_in_words() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let output = load(&format!("http https://{target}/ -c 1 -d 1s -k --no-pin"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(
+        stderr,
+        format!("flowlane: {target}: the server does not speak TLS on this port: is http:// meant?\n")
+    );
+}

@@ -23,7 +23,8 @@ fn load(arguments: &str) -> Output {
 fn bad_arguments_get_one_line_and_2() {
     for (arguments, word) in [
         ("http://127.0.0.1/ws", "ws://127.0.0.1/ws"),
-        ("127.0.0.1:80", "ws://HOST"),
+        ("127.0.0.1:80", "ws://127.0.0.1:80"),
+        ("/ws", "ws://HOST"),
         ("ws://127.0.0.1:0/", "port"),
         ("ws://u:p@127.0.0.1/", "-H"),
         ("ws://127.0.0.1/ -c 0", "--connections"),
@@ -105,7 +106,7 @@ fn what_is_no_websocket_is_said() {
     for (arguments, word) in [
         (format!("ws://127.0.0.1:{port}/size/3"), "is 200, not 101"),
         (format!("ws://127.0.0.1:{port}/nowhere"), "is 404, not 101"),
-        (format!("wss://127.0.0.1:{port}/ws -k"), "TLS handshake"),
+        (format!("wss://127.0.0.1:{port}/ws -k"), "is ws:// meant?"),
         (format!("ws://{silent}/"), "refused"),
     ] {
         let output = load(&format!("{arguments} -d 200ms -q"));

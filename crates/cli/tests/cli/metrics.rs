@@ -154,7 +154,7 @@ fn addresses_that_nobody_meant_are_refused() {
         ("localhost", "give an address and a port, such as 127.0.0.1:9464"),
         ("127.0.0.1", "give an address and a port, such as 127.0.0.1:9464"),
         ("70000", "give an address and a port, such as 127.0.0.1:9464"),
-        (&taken.to_string(), "Address already in use"),
+        (&taken.to_string(), "another program has this port"),
     ] {
         let output = flowlane(&format!("serve udp-echo --link kernel --port 1 --metrics {address}"));
         let said = String::from_utf8_lossy(&output.stderr);

@@ -136,6 +136,22 @@ fn a_full_standard_output_is_named() {
     assert_eq!(stderr, "flowlane: standard output: No space left on device (os error 28)\n");
 }
 
+/// Whoever asks for help or for the version, into a file, has it or is told.
+#[test]
+fn help_that_cannot_be_printed_is_an_error() {
+    for arguments in [&["--version"][..], &["-h"], &["load", "http", "--help"], &["help", "rss"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        let output = command.args(arguments).stdout(full).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {stderr}");
+        assert_eq!(
+            stderr, "flowlane: standard output: No space left on device (os error 28)\n",
+            "{arguments:?}"
+        );
+    }
+}
+
 /// On a disk that is really full: the file that was there stays, the line says what to do, and what the run missed is not lost over it.
 #[test]
 fn a_full_disk_is_told_with_what_the_run_missed() {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 
 use flowlane_testnet::{Program, free_port};
@@ -76,4 +77,36 @@ fn manual_pages_tell_exit_codes() {
         assert!(page.contains(".SH \"EXIT STATUS\"\n.TP\n0\n"), "{page}");
     }
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Nothing is made of a command's name with a letter wrong; a directory is one if it is there, or is typed like one.
+#[test]
+fn a_mistyped_command_is_no_directory_of_pages() {
+    let dir = flowlane_testnet::Scratch::new("man-mistyped");
+    std::fs::create_dir_all(dir.path("there")).unwrap();
+    let man = |word: &str| flowlane(&format!("man {word}")).current_dir(dir.path("")).output().unwrap();
+    let output = man("laod");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("there is no command 'laod'") && said.contains("./laod"), "{said}");
+    assert!(!Path::new(&dir.path("laod")).exists());
+    for word in ["there", "./new", "newer/"] {
+        assert!(man(word).status.success(), "{word}");
+        assert!(Path::new(&dir.path(word)).join("flowlane.1").exists(), "{word}");
+    }
+}
+
+/// An address that no interface has is named, and where to look.
+#[test]
+fn an_address_that_is_not_ours_is_named() {
+    for service in ["http", "udp-echo"] {
+        let output = flowlane(&format!("serve {service} --addr 192.0.2.77 --port 8080")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{service}: {said}");
+        assert!(
+            said.contains("--addr 192.0.2.77: no interface here") && said.contains("'ip addr'"),
+            "{said}"
+        );
+    }
 }

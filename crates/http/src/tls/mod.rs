@@ -116,6 +116,19 @@ impl HandshakeError {
         let cause = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
         matches!(cause, Some(rustls::Error::InvalidCertificate(_)))
     }
+
+    /// The error, in words where rustls has a name only. `plain` is the scheme of a URL that has no TLS, such as `http`.
+    #[must_use]
+    pub fn in_words(&self, plain: &str) -> String {
+        let Self::Failed(e) = self else { return self.to_string() };
+        let cause = e.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
+        match cause {
+            Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+                format!("the server does not speak TLS on this port: is {plain}:// meant?")
+            }
+            _ => self.to_string(),
+        }
+    }
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -155,7 +155,13 @@ impl Engine {
     }
 
     /// Waits for outstanding answers, and for handshakes that the server may already count as connections.
-    pub(super) fn drain(&mut self, limit: u64, handshakes: u64) -> u64 {
+    pub(super) fn drain(&mut self, mut limit: u64, handshakes: u64) -> u64 {
+        // Stopped only now: nobody wants to wait as long as was said before.
+        // Guard: `self.common.gate.stopped() && limit > self.now + HURRY` as `false` fails load/http::counts::a_run_that_is_interrupted_while_it_waits
+        if self.common.gate.stopped() && limit > self.now + HURRY {
+            limit = self.now + HURRY;
+            self.stage = Stage::Drain(limit, handshakes);
+        }
         // Nothing new is started, so a connection that is not busy stays so and need not be checked again.
         let idle = self.conns[self.drained..].iter().position(Conn::busy);
         self.drained = idle.map_or(self.conns.len(), |n| self.drained + n);

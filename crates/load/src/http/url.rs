@@ -59,6 +59,15 @@ impl FromStr for Url {
             Some("ws" | "wss") => return Err(bad("a WebSocket: flowlane load ws has these")),
             _ => return Err(bad("only http:// and https:// are spoken")),
         };
+        let named = text.split_once("://").map_or("", |(_, rest)| rest);
+        let named = named.split(['/', '?', '#']).next().unwrap_or_default();
+        if named.is_empty() {
+            return Err(bad("the host is missing: http://HOST:PORT/PATH"));
+        }
+        // Without brackets its last part might be a port.
+        if without_zone(named).parse::<Ipv6Addr>().is_ok() {
+            return Err(bad(&format!("an address of IPv6 stands in brackets: [{named}]")));
+        }
         let uri: Uri = text.parse().map_err(|e| bad(&format!("no URL: {e}")))?;
         let needed = || bad("host:port or [IPv6 address]:port is needed");
         let authority = uri.authority().ok_or_else(needed)?;
@@ -360,5 +369,21 @@ mod tests {
         assert_eq!(url.resolve().unwrap(), ["127.0.0.1:81".parse().unwrap()]);
         let url: Url = "http://no-such-host.invalid/".parse().unwrap();
         assert!(url.resolve().is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for (text, what) in [
+            ("http://", "the host is missing"),
+            ("http:///x", "the host is missing"),
+            ("http://::1/", "in brackets: [::1]"),
+            ("http://fd00::1?q", "in brackets: [fd00::1]"),
+            ("https://fe80::1%eth0", "in brackets: [fe80::1%eth0]"),
+            // Nobody can say whether the last part is a port.
+            ("http://::1:8080/", "in brackets: [::1:8080]"),
+        ] {
+            let said = text.parse::<Url>().unwrap_err().to_string();
+            assert!(said.contains(what), "{text}: {said}");
+        }
     }
 }

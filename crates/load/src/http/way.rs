@@ -130,7 +130,7 @@ pub(super) async fn open(connect: Connect, way: Option<Arc<Way>>) -> Result<Open
             );
             // The hint comes first, since reports cut messages at the end.
             let hint = if e.is_untrusted() { HINT } else { "" };
-            let why = format!("{place}: {hint}{}", in_words(&e.to_string()));
+            let why = format!("{place}: {hint}{}", e.in_words("http"));
             Err(Unopened { kind, why, other_address: false })
         }
     }
@@ -150,25 +150,5 @@ async fn open_path(path: &Path) -> Result<TcpStream, Unopened> {
             return Err(Unopened { kind, why: format!("{}: {error}", path.display()), other_address: false });
         }
         flowlane::sleep(FULL).await;
-    }
-}
-
-/// The error of a handshake, in words where rustls has a name only.
-fn in_words(error: &str) -> String {
-    if error.contains("InvalidContentType") {
-        return "the server does not speak TLS on this port: is http:// meant?".to_owned();
-    }
-    error.to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_without_tls_is_said_in_words() {
-        let rustls = "received corrupt message of type InvalidContentType";
-        assert!(in_words(rustls).contains("does not speak TLS"));
-        assert_eq!(in_words("handshake failed"), "handshake failed");
     }
 }

@@ -381,14 +381,13 @@ fn tail(run: &Run, out: &mut impl Write) -> io::Result<()> {
         let cpu = g.cpu_user_seconds + g.cpu_system_seconds;
         let over = if g.seconds > 0.0 { g.seconds } else { run.seconds };
         let cores = if over > 0.0 { cpu / over } else { 0.0 };
-        wrapped(
-            out,
-            &format!(
-                "generator: {} of CPU for each answer ({cores:.2} cores), {} of memory at most",
-                show_nanos(g.cpu_ns_per_answer),
-                show_bytes(g.memory_bytes as f64)
-            ),
-        )?;
+        // Without answers there is no such figure.
+        let cpu = match g.cpu_ns_per_answer {
+            0 => format!("{cores:.2} cores"),
+            each => format!("{} of CPU for each answer ({cores:.2} cores)", show_nanos(each)),
+        };
+        let memory = show_bytes(g.memory_bytes as f64);
+        wrapped(out, &format!("generator: {cpu}, {memory} of memory at most"))?;
     }
     if run.slip.judged && run.slip.kept {
         wrapped(out, &format!("schedule: kept; {}", run.slip.words()))?;

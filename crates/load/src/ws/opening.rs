@@ -80,7 +80,7 @@ impl Opening {
                 let begun = clock();
                 let encrypted = tls.connect(stream, name.clone()).await;
                 took = Some(clock().saturating_sub(begun));
-                encrypted.map_err(|e| NotOpened::Tls(e.to_string()))?
+                encrypted.map_err(|e| NotOpened::Tls(e.in_words("ws")))?
             }
         };
         let key = handshake::key(nonce);

@@ -24,6 +24,12 @@ pub(crate) fn mended(error: &io::Error) -> String {
             "no thread may be made: raise the limit with 'ulimit -u', or that of the control group (pids.max)"
                 .to_owned()
         }
+        _ if error.kind() == io::ErrorKind::AddrInUse => {
+            "another program has this port ('ss -lntp' shows which)".to_owned()
+        }
+        _ if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            "no interface here has this address ('ip addr' shows which there are)".to_owned()
+        }
         _ => error.to_string(),
     }
 }

@@ -138,7 +138,11 @@ impl Program {
         match unsafe { call_fd(Command::ProgLoad, &mut attributes) } {
             Ok(fd) => return Ok(Self { fd }),
             Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM)) => {
-                return Err(Error::from_io(e, format!("BPF program {name}"), missing_capability(kind)));
+                return Err(Error::from_io(
+                    e,
+                    format!("loading the BPF program {name}"),
+                    missing_capability(kind),
+                ));
             }
             Err(_) => {}
         }

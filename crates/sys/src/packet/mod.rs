@@ -191,7 +191,7 @@ fn open_all(options: &PacketOptions) -> Result<Vec<PacketQueue>> {
     // Nothing may come in before every socket is in its place: packets would come to several.
     let mut nothing = Assembler::new();
     nothing.exit_with(0);
-    let nothing = Program::load(ProgramKind::SocketFilter, "nothing", nothing)?;
+    let nothing = Program::load(ProgramKind::SocketFilter, "take_nothing", nothing)?;
     // Ethernet header and two tags.
     let shape = Shape::for_packets(options.ring_size, interface.mtu()? + 22);
     let offload = || options.offload.then(|| OffloadSocket::open(&interface)).transpose();

@@ -275,7 +275,9 @@ fn find(path: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let mut found = control::instances_of(KIND);
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => bail!("no pair of this user answers: start one with --control, or name its socket here"),
+        0 => bail!(
+            "no pair of this user answers: start one with --control, or name its socket with --control PATH"
+        ),
         _ => {
             let lines: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
             bail!("several pairs answer, name one with --control: {}", lines.join(", "))

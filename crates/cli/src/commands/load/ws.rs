@@ -101,6 +101,9 @@ fn target(text: &str) -> Result<Target, String> {
             let ours = if scheme == "http" { "ws" } else { "wss" };
             return Err(format!("the URL of a WebSocket begins with {ours}: {ours}://{rest}"));
         }
+        None if text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') => {
+            return Err(format!("the URL of a WebSocket begins with ws: ws://{text}"));
+        }
         _ => return Err("no URL of a WebSocket: ws://HOST:PORT/PATH or wss://... is needed".to_owned()),
     };
     let bad = |e: &dyn std::fmt::Display| {

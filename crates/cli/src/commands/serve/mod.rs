@@ -372,6 +372,15 @@ fn not_opened(plan: &Plan, error: SocketError) -> anyhow::Error {
             let (option, port) = udp.map_or(("--port", plan.port), |port| ("--udp-port", port));
             anyhow!("{option} {port}: another program has it ('ss -lnp sport = {port}' names it)")
         }
+        SocketError::Listen(ListenError::NotOurAddress) | SocketError::Bind(BindError::NotOurAddress)
+            if plan.link.is_kernel() =>
+        {
+            let named: Vec<String> = plan.addresses.iter().map(|a| a.address().to_string()).collect();
+            anyhow!(
+                "--addr {}: no interface here has this address: 'ip addr' shows which there are",
+                named.join(",")
+            )
+        }
         _ => anyhow::Error::from(error).context("opening the sockets"),
     }
 }

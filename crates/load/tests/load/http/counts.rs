@@ -1,11 +1,13 @@
 //! What the generator says it did is what the server saw.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use flowlane_load::Phase;
 use flowlane_load::http::{Pace, Pool, Think};
 
-use super::kit::{Heard, hello, ms, plan, pool, rate, run, run_on, run_until, run_with};
+use super::kit::{Heard, good, hello, ms, plan, pool, rate, run, run_on, run_until, run_with};
 
 #[test]
 fn closed_loop_counts_agree_with_the_server() {
@@ -162,4 +164,21 @@ fn a_run_that_is_interrupted_says_what_it_did_so_far() {
     let c = ran.counts();
     assert!(c.answered > 50, "{c:?}");
     assert_eq!(c.sent, heard.requests());
+}
+
+/// All is sent, and an answer is outstanding: who ends the run then waits no longer than who ends it before.
+#[test]
+fn a_run_that_is_interrupted_while_it_waits_for_answers_ends_soon() {
+    let (heard, seen) = (Arc::new(Heard::default()), AtomicU64::new(0));
+    let silent = good(&heard, |_, _, _| Vec::new());
+    let mut plan = plan(Pool { connections: 2, pace: rate(1000.0), ..pool() }, ms(10));
+    (plan.waiting, plan.timeout) = (ms(60_000), ms(60_000));
+    let begun = Instant::now();
+    let ran = run_until(1, plan, &silent, |_| {
+        // The run of ten milliseconds is over when it is asked for the fourth time, each 50 ms after the other, since a request was heard.
+        heard.requests() == 0 || seen.fetch_add(1, Ordering::Relaxed) < 4
+    });
+    assert!(ran.outcome.interrupted);
+    assert!(begun.elapsed() < ms(30_000), "{:?}", begun.elapsed());
+    assert_eq!((ran.counts().sent, ran.counts().answered), (2, 0), "{:?}", ran.counts());
 }

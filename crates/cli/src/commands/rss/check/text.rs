@@ -22,7 +22,7 @@ pub(super) fn page(checked: &Checked, judged: &Judged) -> String {
         page,
         "{}: {}, looked at for {:.1} s",
         card.interface.name(),
-        card.driver_name(),
+        card.driver.as_ref().map_or("no driver known", |driver| &driver.name),
         taken.seconds
     );
     let received = taken.after.received.saturating_sub(taken.before.received);
