@@ -37,14 +37,14 @@ impl Router {
         Self { ours }
     }
 
-    /// Every eleventh packet that `to` gets and that may be marked is marked from now on, and counted.
-    fn mark(&self, to: &str) {
+    /// Every eleventh packet that `to` gets and that says `ect` is marked from now on, and counted.
+    fn mark(&self, to: &str, ect: &str) {
         for line in [
             "add table ip marks".to_owned(),
             "add chain ip marks forward { type filter hook forward priority 0; }".to_owned(),
             "flush chain ip marks forward".to_owned(),
             format!(
-                "add rule ip marks forward ip daddr {to} ip ecn ect0 numgen inc mod 11 10 counter ip ecn set ce"
+                "add rule ip marks forward ip daddr {to} ip ecn {ect} numgen inc mod 11 10 counter ip ecn set ce"
             ),
         ] {
             let done = Command::new("nft").arg(&line).output().unwrap();
@@ -135,14 +135,14 @@ fn is_told(told: u64, marked: u64) {
 }
 
 /// Our data is marked, the kernel counts, and our sender knows the number.
-#[test]
-fn a_kernel_tells_us_how_many_of_our_packets_were_marked() {
+fn the_kernel_counts(congestion: &str, ect: &str) {
     let Some(mut guest) = kernel() else { return };
     let router = Router::new();
-    router.mark(KERNEL);
+    router.mark(KERNEL, ect);
     let scratch = Scratch::new("marks");
     let control = scratch.path("control.sock");
-    let server = router.flowlane(&format!("serve http --port 80 --no-pin --control {control}"));
+    let server = router
+        .flowlane(&format!("serve http --port 80 --no-pin --congestion {congestion} --control {control}"));
     let server = Program::ready(server, " port 80");
     all_came(&guest.must(&format!("flowlane load http http://{OURS}/size/100000 {ASK}")));
     let binary = std::env::var("FLOWLANE_GUEST_BINARY").unwrap();
@@ -158,12 +158,23 @@ fn a_kernel_tells_us_how_many_of_our_packets_were_marked() {
     is_told(of("peers with accurate ECN received with CE"), router.marked());
 }
 
+#[test]
+fn a_kernel_tells_us_how_many_of_our_packets_were_marked() {
+    the_kernel_counts("cubic", "ect0");
+}
+
+/// Prague's data says that it is of L4S: ECT(1).
+#[test]
+fn a_kernel_tells_prague() {
+    the_kernel_counts("prague", "ect1");
+}
+
 /// The kernel's data is marked, we count, and the kernel's sender knows the number.
 #[test]
 fn we_tell_a_kernel_how_many_of_its_packets_were_marked() {
     let Some(mut guest) = kernel() else { return };
     let router = Router::new();
-    router.mark(OURS);
+    router.mark(OURS, "ect0");
     let done = guest.start("serve http --port 80 --no-pin");
     assert_eq!(done.code, 0, "{}", done.said);
     let before = counter(&mut guest, "TCPDeliveredCE");
