@@ -62,7 +62,7 @@ impl FromStr for Url {
         let named = text.split_once("://").map_or("", |(_, rest)| rest);
         let named = named.split(['/', '?', '#']).next().unwrap_or_default();
         if named.is_empty() {
-            return Err(bad("the host is missing: http://HOST:PORT/PATH"));
+            return Err(bad("the host is missing: HOST or HOST:PORT"));
         }
         // Without brackets its last part might be a port.
         if without_zone(named).parse::<Ipv6Addr>().is_ok() {
