@@ -136,6 +136,7 @@ fn bursts_are_sent_on_a_link_of_ours() {
 }
 
 /// What always passes, what never does, what no generator sends, and what is ended by its time.
+// Long: five searches, each of runs with pauses in which a queue empties.
 #[test]
 fn what_never_passes_and_what_cannot_be_sent_is_said() {
     let of = |queue, options: &str| {

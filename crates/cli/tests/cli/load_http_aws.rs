@@ -145,6 +145,7 @@ const KEY: [(&str, &str); 3] = [
     ("AWS_SESSION_TOKEN", "of/an+hour=="),
 ];
 
+// Long: seven runs, whose requests another implementation signs as well.
 #[test]
 fn every_request_is_signed_as_botocore_signs_it() {
     let dir = Scratch::new("load-http-aws");

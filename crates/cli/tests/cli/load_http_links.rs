@@ -61,6 +61,7 @@ fn report(output: &Output) -> Value {
     report
 }
 
+// Long: eight megabytes through two kinds of tunnels by a debug build.
 #[test]
 fn requests_go_through_tunnels() {
     let Some(wire) = Wire::new("t") else { return };

@@ -219,6 +219,7 @@ fn each_request_is_sent_once_whoever_sends_it() {
     assert_eq!(answered(&report(&pair)), 400);
 }
 
+// Long: six runs in the times of their recordings.
 #[test]
 fn recordings_are_replayed_over_tls_and_http2() {
     let room = Scratch::new("replay-tls");

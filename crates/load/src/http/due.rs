@@ -193,6 +193,9 @@ impl Engine {
             if !pool.has_room() || !pool.needs_more() {
                 return u64::MAX;
             }
+            if self.now < pool.rests_until {
+                return pool.rests_until;
+            }
             if let Err(again) = pool.may_open(self.now) {
                 return again;
             }

@@ -3,6 +3,7 @@
 use super::conn::State;
 use super::engine::{Engine, Stage};
 use super::follow;
+use super::opening::HOLD;
 use super::plan::Pace;
 use super::steps;
 use super::stream::{Stream, Unopened};
@@ -49,6 +50,11 @@ impl Engine {
     /// An established connection is no more; in a closed loop another is opened at once.
     pub(super) fn gone(&mut self, c: u32) {
         let p = self.conn_pool(c);
+        // A server that closes before it is asked anything would be connected to as fast as it does.
+        // Guard: `self.conns[c as usize].served == 0` as `false` fails load/http::faults::a_server_that_closes_at_once
+        if self.conns[c as usize].served == 0 {
+            self.pools[p].rests_until = self.now + HOLD;
+        }
         self.vacate(c);
         let Stage::Run(_) = self.stage else { return };
         let pool = &mut self.pools[p];

@@ -16,8 +16,8 @@ use crate::run::door::Refusal;
 
 /// Time after which a SYN-only attempt is aborted, nanoseconds.
 const SYN_GONE: u64 = 1_000_000;
-/// Pause after a failed connection attempt, nanoseconds.
-const HOLD: u64 = 10_000_000;
+/// Pause after a failed connection attempt, and before one in advance where the last was closed before it was asked anything, nanoseconds.
+pub(super) const HOLD: u64 = 10_000_000;
 
 impl Engine {
     /// Closed loop: opens another connection. If each request has its own connection, it is opened after the think time, so that the

@@ -103,6 +103,8 @@ pub(super) struct PoolState {
     pub(super) refill: u64,
     /// No connection is opened before this time, since the last attempt failed.
     pub(super) hold: u64,
+    /// None is opened in advance before this time, since the last that ended had been asked nothing.
+    pub(super) rests_until: u64,
     /// Connections being opened that no request waits for yet, and the limit of these.
     pub(super) opening: u32,
     pub(super) pacing: Pacing,
@@ -158,6 +160,7 @@ impl PoolState {
             burst_left: burst,
             refill: 0,
             hold: 0,
+            rests_until: 0,
             opening: 0,
             pacing: Pacing::new(u32::try_from(burst).unwrap_or(u32::MAX)),
             quiet: first,

@@ -84,6 +84,7 @@ async fn one(seed: u64, all_served: Arc<Gathering>) -> Result<(), String> {
     Ok(())
 }
 
+// Long: twenty thousand connections by a debug build.
 #[test]
 fn many_connections_begin_together() {
     let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(65_536);

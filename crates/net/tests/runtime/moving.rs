@@ -42,6 +42,7 @@ fn hundreds_of_moves_under_load_lose_and_reorder_nothing() {
 }
 
 /// Several lanes of both hosts at once, and moves that are given up at any moment: each lane is where its move says.
+// Long: three hundred rounds of eight moves while datagrams flow.
 #[test]
 fn moves_side_by_side_and_given_up_lose_and_reorder_nothing() {
     let plan = Plan { datagrams: 3_000, flows: 8, window: 8, buckets: 4, ..Plan::default() };

@@ -230,6 +230,7 @@ fn every_byte_once_and_in_order_over_a_bad_wire() {
 
 /// Every lane of both hosts holds many connections, each with other bytes, and all of them move to and fro hundreds of
 /// times while they talk.
+// Long: three hundred moves of lanes that are never idle.
 #[test]
 fn hundreds_of_moves_of_lanes_full_of_connections() {
     const MOVES: u64 = 300;

@@ -50,6 +50,7 @@ fn addresses_over_tap() {
 }
 
 /// RFC 2131 section 4.4.1: of two servers one is chosen, the other hears so, and the address goes back to the one that gave it.
+// Long: both servers look for three seconds whether somebody has the address.
 #[test]
 fn of_two_servers_one_is_taken() {
     let Some(site) = Site::new("2") else { return };

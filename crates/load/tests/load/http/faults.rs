@@ -1,6 +1,8 @@
 //! Servers that do what they must not: counted by kind, and the run goes on and ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use flowlane_load::http::{Checks, Plan, Pool, Request, Target, Version};
 
@@ -168,6 +170,23 @@ fn nobody_there() {
     assert_eq!(ran.outcome.failure, None);
     assert!(ran.errors("refused") > 0 && ran.counts().answered > 0, "{:?}", ran.counts());
     assert_eq!(ran.counts().answered, heard.requests());
+}
+
+/// A server that closes at once is connected to again after a pause, and not as fast as it closes.
+#[test]
+fn a_server_that_closes_at_once_is_given_time() {
+    let opened = Arc::new(AtomicU64::new(0));
+    let count = opened.clone();
+    let server = serve(move |stream| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move { drop(stream) }
+    });
+    let begun = Instant::now();
+    let ran = run(plan(Pool { connections: 1, pace: rate(20.0), ..pool() }, ms(500)), &server);
+    // Ten milliseconds before each that is opened in advance, and one for each of ten requests.
+    let most = begun.elapsed().as_millis() as u64 / 10 + 20;
+    let opened = opened.load(Ordering::Relaxed);
+    assert!((5..=most).contains(&opened), "{opened} connections, at most {most}: {:?}", ran.counts());
 }
 
 #[test]
