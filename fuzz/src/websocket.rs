@@ -9,6 +9,8 @@ use crate::bytes::Bytes;
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Said {
     Message(Kind, Vec<u8>),
+    /// A compressed message.
+    Deflated(Kind, Vec<u8>),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<u16>),
@@ -17,17 +19,18 @@ enum Said {
     Fault(Fault),
 }
 
-/// First byte: which side, and the limit. Then three bytes that choose the cuts. Then the stream.
+/// First byte: which side, the limit, and whether messages may be compressed. Then three bytes that choose the cuts. Then the stream.
 pub fn run(data: &[u8]) {
     let mut bytes = Bytes(data);
     let choice = bytes.u8();
     let cuts = [bytes.u8(), bytes.u8(), bytes.u8()].map(|cut| 1 + usize::from(cut));
     let side = if choice & 1 == 0 { Side::Client } else { Side::Server };
     let longest = if choice & 2 == 0 { 300 } else { 1 << 20 };
-    let whole = read(side, longest, &[usize::MAX / 2], bytes.0);
-    assert!(is_same(&read(side, longest, &[1], bytes.0), &whole), "byte by byte");
-    assert!(is_same(&read(side, longest, &cuts, bytes.0), &whole), "cut by {cuts:?}");
-    again(side, longest, &whole);
+    let new = || Reader::new(side, longest).deflates(choice & 4 != 0);
+    let whole = read(new(), longest, &[usize::MAX / 2], bytes.0);
+    assert!(is_same(&read(new(), longest, &[1], bytes.0), &whole), "byte by byte");
+    assert!(is_same(&read(new(), longest, &cuts, bytes.0), &whole), "cut by {cuts:?}");
+    again(side, &new, longest, &whole);
 }
 
 /// The same, but for how much was told of a message in which something is wrong.
@@ -38,8 +41,8 @@ fn is_same(a: &[Said], b: &[Said]) -> bool {
     a == b || wrong && without(a) == without(b)
 }
 
-fn read(side: Side, longest: u64, cuts: &[usize], stream: &[u8]) -> Vec<Said> {
-    let (mut reader, mut said, mut at) = (Reader::new(side, longest), Vec::new(), 0usize);
+fn read(mut reader: Reader, longest: u64, cuts: &[usize], stream: &[u8]) -> Vec<Said> {
+    let (mut said, mut at) = (Vec::new(), 0usize);
     let (mut stream, mut message) = (stream.to_vec(), None::<(Kind, Vec<u8>)>);
     let len = stream.len();
     for cut in cuts.iter().cycle() {
@@ -59,15 +62,19 @@ fn read(side: Side, longest: u64, cuts: &[usize], stream: &[u8]) -> Vec<Said> {
             assert!(at <= end, "more was used than given");
             match event {
                 None => break,
-                Some(Event::Data { kind, bytes, first, last, .. }) => {
+                Some(Event::Data { kind, bytes, first, last, deflated, .. }) => {
                     assert_eq!(first, message.is_none());
                     let (of, whole) = message.get_or_insert_with(|| (kind, Vec::new()));
                     assert_eq!(*of, kind);
                     whole.extend_from_slice(bytes);
                     assert!(whole.len() as u64 <= longest);
                     if last && let Some((kind, whole)) = message.take() {
-                        assert!(kind == Kind::Binary || std::str::from_utf8(&whole).is_ok());
-                        said.push(Said::Message(kind, whole));
+                        assert!(deflated || kind == Kind::Binary || std::str::from_utf8(&whole).is_ok());
+                        said.push(if deflated {
+                            Said::Deflated(kind, whole)
+                        } else {
+                            Said::Message(kind, whole)
+                        });
                     }
                 }
                 Some(Event::Ping(bytes)) => said.push(Said::Ping(bytes.to_vec())),
@@ -89,12 +96,17 @@ fn read(side: Side, longest: u64, cuts: &[usize], stream: &[u8]) -> Vec<Said> {
 }
 
 /// Writes all that is whole, each message as one frame, and reads it again.
-fn again(side: Side, longest: u64, said: &[Said]) {
+fn again(side: Side, new: &dyn Fn() -> Reader, longest: u64, said: &[Said]) {
     let key = (side == Side::Client).then_some([7, 0, 255, 90]);
     let (mut bytes, mut written) = (Vec::new(), Vec::new());
     for said in said {
         match said {
             Said::Message(kind, whole) => frame::write(&mut bytes, (*kind).into(), whole, key),
+            Said::Deflated(kind, whole) => {
+                let begin = bytes.len();
+                frame::write(&mut bytes, (*kind).into(), whole, key);
+                bytes[begin] |= 0x40;
+            }
             Said::Ping(payload) | Said::Pong(payload) => {
                 assert!(payload.len() <= MOST_CONTROL);
                 let opcode = if matches!(said, Said::Ping(_)) { Opcode::Ping } else { Opcode::Pong };
@@ -105,14 +117,21 @@ fn again(side: Side, longest: u64, said: &[Said]) {
         }
         written.push(said.clone());
     }
-    assert_eq!(read(side, longest, &[5, 1, 300], &bytes), written);
+    assert_eq!(read(new(), longest, &[5, 1, 300], &bytes), written);
 }
 
 /// Conversations of both sides, with each kind of frame, and each kind of fault.
 #[must_use]
 pub fn inputs() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    for (choice, key) in [(2, Some([1, 2, 3, 200])), (3, None), (0, Some([0, 0, 0, 9])), (1, None)] {
+    for (choice, key) in [
+        (2, Some([1, 2, 3, 200])),
+        (3, None),
+        (0, Some([0, 0, 0, 9])),
+        (1, None),
+        (6, Some([7; 4])),
+        (5, None),
+    ] {
         let begin = [choice, 2, 0, 9];
         let mut good = begin.to_vec();
         frame::head(&mut good, Opcode::Text, false, 0, key);
@@ -121,6 +140,11 @@ pub fn inputs() -> Vec<Vec<u8>> {
         frame::write(&mut good, Opcode::Pong, b"", key);
         for len in [0, 125, 126, 300] {
             frame::write(&mut good, Opcode::Binary, &vec![b'x'; len], key);
+        }
+        if choice & 4 != 0 {
+            let at = good.len();
+            frame::write(&mut good, Opcode::Text, b"\xf2\x48\xcd\xc9\xc9\x07\x00", key);
+            good[at] |= 0x40;
         }
         frame::close(&mut good, Some(1001), "leaving", key);
         all.push(good);

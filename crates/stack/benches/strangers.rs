@@ -1,6 +1,7 @@
-//! What a stranger's segment costs a lane: a SYN that is answered with a cookie, or an acknowledgement answered with a reset.
+//! What a stranger's segment costs a lane: a SYN that is answered with a cookie, an acknowledgement answered with a reset (`ack`), or one that is not,
+//! since the resets of the second are used up, as in a flood (`limited`).
 //!
-//! `cargo bench -p flowlane-stack --bench strangers -- syn 200000` (or `ack`) prints processor time for each. Everything
+//! `cargo bench -p flowlane-stack --bench strangers -- syn 200000` (or `ack`, `limited`) prints processor time for each. Everything
 //! repeats exactly, so that `valgrind --tool=callgrind` on the same program with two different counts gives the
 //! instructions of one to the last.
 #![allow(missing_docs, reason = "a program")]
@@ -32,7 +33,7 @@ const fn mac(of: Ipv4Addr) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, of.octets()[3]])
 }
 
-fn lane() -> Lane {
+fn lane(resets_per_second: u32) -> Lane {
     let interface = InterfaceConfig::new(mac(SERVER), vec![format!("{SERVER}/24").parse().unwrap()]);
     let all = "0.0.0.0/0".parse().unwrap();
     let mut lane = Lane::new(&LaneConfig {
@@ -43,7 +44,7 @@ fn lane() -> Lane {
         tunnels: vec![],
         ip: Default::default(),
         udp: Default::default(),
-        tcp: TcpConfig { syn_cookies: SynCookies::Always, ..TcpConfig::default() },
+        tcp: TcpConfig { syn_cookies: SynCookies::Always, resets_per_second, ..TcpConfig::default() },
         reassembly: Default::default(),
         seed: [1, 2, 3, 4],
     });
@@ -109,14 +110,15 @@ fn stranger(syn: bool, n: u32, rng: &mut Rng) -> Vec<u8> {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    let syn = !args.iter().any(|a| a == "ack");
+    let limited = args.iter().any(|a| a == "limited");
+    let syn = !limited && !args.iter().any(|a| a == "ack");
     let count = args.iter().find_map(|a| a.parse().ok()).unwrap_or(100_000_usize);
     let rss = Rss::new(Key::MICROSOFT, 1);
     let memory = MemoryConfig { frames_per_home: 1024, lock: false, ..Default::default() };
     let pool = FrameMemory::new(&memory).unwrap().attach(0).unwrap();
     let mut rng = Rng::new(7);
     let strangers: Vec<_> = (0..STRANGERS).map(|n| stranger(syn, n as u32, &mut rng)).collect();
-    let mut lane = lane();
+    let mut lane = lane(if limited { 0 } else { u32::MAX });
     let mut now = Time::from_secs(1);
     let mut out: Vec<Frame> = Vec::with_capacity(2 * BURST);
     let mut burst = |lane: &mut Lane, now: Time, first: usize, frames: usize| {
@@ -133,9 +135,11 @@ fn main() {
         answered
     };
     // The lane asks for its gateway, and hears.
-    burst(&mut lane, now, 0, 1);
-    introduce(&mut lane, &pool, now);
-    burst(&mut lane, now, 1, 1);
+    if !limited {
+        burst(&mut lane, now, 0, 1);
+        introduce(&mut lane, &pool, now);
+        burst(&mut lane, now, 1, 1);
+    }
     let begin = Instant::now();
     let (mut done, mut answered) = (0, 0);
     while done < count {
@@ -143,6 +147,6 @@ fn main() {
         done += BURST;
         now = Time::from_nanos(now.as_nanos() + 20_000);
     }
-    assert!(answered >= done, "each is answered");
+    assert_eq!(answered, if limited { 0 } else { done }, "each is answered, or none");
     println!("{done} of strangers: {:?} each", begin.elapsed() / done as u32);
 }

@@ -117,6 +117,23 @@ fn what_is_no_websocket_is_said() {
     drop(service.interrupt());
 }
 
+/// A server that agrees to no compressed messages is no peer of a run that is asked for them.
+#[test]
+fn compressed_messages_are_agreed_on_or_the_run_fails() {
+    let port = flowlane_testnet::free_port();
+    let service =
+        Program::ready(command(&format!("serve http --link kernel --port {port} --ws-deflate")), "http on");
+    let report = good(&format!("ws://127.0.0.1:{port}/ws -d 200ms --deflate --text --size 1000"));
+    assert_eq!(count(&report, "deflated"), count(&report, "answered"), "{report}");
+    drop(service.interrupt());
+    let service = Program::ready(command(&format!("serve http --link kernel --port {port}")), "http on");
+    let output = load(&format!("ws://127.0.0.1:{port}/ws -d 200ms --deflate -q"));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("--deflate: the server agrees to no compressed messages"), "{stderr}");
+    drop(service.interrupt());
+}
+
 /// Over links of ours to the server on the kernel's sockets behind them.
 #[test]
 fn runs_over_links_of_ours() {
@@ -191,9 +208,16 @@ fn python_echoes_what_it_is_sent() {
     let mut port = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
     let ran = std::panic::catch_unwind(|| {
-        let report = good(&format!("ws://127.0.0.1:{}/ -c 3 -d 500ms --text --size 500", port.trim()));
-        assert_eq!(count(&report, "fragmented"), count(&report, "answered"), "{report}");
-        assert!(count(&report, "pings") > 0, "{report}");
+        for deflate in ["", "--deflate"] {
+            let report =
+                good(&format!("ws://127.0.0.1:{}/ -c 3 -d 500ms --text --size 500 {deflate}", port.trim()));
+            let of = |name| count(&report, name);
+            assert_eq!(of("fragmented"), of("answered"), "{report}");
+            assert!(of("pings") > 0, "{report}");
+            let compressed = !deflate.is_empty();
+            assert_eq!(of("deflated"), if compressed { of("answered") } else { 0 }, "{report}");
+            assert_eq!(of("bytes-sent") < 250 * of("sent"), compressed, "{report}");
+        }
     });
     child.kill().unwrap();
     child.wait().unwrap();
@@ -204,15 +228,20 @@ fn python_echoes_what_it_is_sent() {
 fn python_hears_what_it_has_said() {
     let Some(mut python) = python() else { return };
     let port = flowlane_testnet::free_port();
-    let service = Program::ready(command(&format!("serve http --link kernel --port {port}")), "http on");
+    let service =
+        Program::ready(command(&format!("serve http --link kernel --port {port} --ws-deflate")), "http on");
     let asked = python.args(["-c", ASK, &format!("ws://127.0.0.1:{port}/ws")]).output().unwrap();
     let said = String::from_utf8_lossy(&asked.stderr);
     assert!(asked.status.success(), "{said}");
     assert_eq!(String::from_utf8_lossy(&asked.stdout).trim(), "1009", "{said}");
     let said = service.interrupt();
-    for line in
-        ["4 messages of text sent back", "1 messages of bytes", "1 pings answered", "1 errors: ws-too-long"]
-    {
+    for line in [
+        "4 messages of text sent back",
+        "1 messages of bytes",
+        "5 messages of these that came compressed",
+        "1 pings answered",
+        "1 errors: ws-too-long",
+    ] {
         assert!(said.contains(line), "{line}: {said}");
     }
 }

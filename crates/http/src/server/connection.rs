@@ -20,6 +20,7 @@ use super::wire::{Alarm, Wire};
 use super::{Lane, PREFACE, Phase};
 use crate::ending::LINGER_BYTES;
 use crate::tls::Stream;
+use crate::ws::deflate::Agreed;
 
 /// Most rounds in one turn; then other tasks run.
 const ROUNDS: u32 = 16;
@@ -31,8 +32,8 @@ pub(crate) enum Outcome {
     Closed,
     /// The peer speaks HTTP/2.
     Http2,
-    /// It is a WebSocket from here on.
-    WebSocket,
+    /// It is a WebSocket from here on, whose messages may be compressed so.
+    WebSocket(Option<Agreed>),
 }
 
 /// What a connection waits for; each has its own timeout.
@@ -222,7 +223,7 @@ impl Connection {
         let Scratch { output, prepared, .. } = scratch;
         match self.exchange.job() {
             Job::None => {}
-            Job::WebSocket => return Step::End(Outcome::WebSocket),
+            Job::WebSocket(deflate) => return Step::End(Outcome::WebSocket(*deflate)),
             Job::Stall(sleep) => {
                 if Pin::new(sleep.as_mut()).poll(cx).is_pending() {
                     return Step::Wait;

@@ -81,6 +81,8 @@ counters! {
     WsText, "ws-text", "messages of text sent back";
     /// Messages of bytes that were sent back on them.
     WsBinary, "ws-binary", "messages of bytes sent back";
+    /// Of these messages, those that came compressed and went back so.
+    WsDeflated, "ws-deflated", "messages of these that came compressed";
     /// Pings that were answered.
     WsPings, "ws-pings", "pings answered";
     /// Pings that were sent to peers that said nothing.

@@ -9,6 +9,7 @@ use super::respond::{After, LAST_CHUNK, Manner, Sending, chunk, head};
 use super::route::{self, RequestView};
 use super::scratch::{OUTPUT, Prepared};
 use crate::h1::{Event, Fault, Framing, Request, RequestReader, Version, is_host};
+use crate::ws::deflate::Agreed;
 
 /// Work that must be done before the next request.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ pub(crate) enum Job {
     Stall(Box<Sleep>),
     /// Send a body.
     Send(Box<Sending>),
-    /// There is no other request: the connection is a WebSocket.
-    WebSocket,
+    /// There is no other request: the connection is a WebSocket, whose messages may be compressed so.
+    WebSocket(Option<Agreed>),
 }
 
 /// What to do with the body of a request.
@@ -257,9 +258,9 @@ impl Rest {
         match after {
             After::Nothing => {}
             After::Send(sending) => self.job = Job::Send(Box::new(sending)),
-            After::WebSocket => {
+            After::WebSocket(deflate) => {
                 self.closing = false;
-                self.job = Job::WebSocket;
+                self.job = Job::WebSocket(deflate);
             }
             After::Echo { chunked } => {
                 if manner.request_len == Some(0) {

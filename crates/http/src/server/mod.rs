@@ -104,6 +104,8 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Site {
     dir: Option<Dir>,
+    /// Whether messages of a WebSocket may be compressed.
+    ws_deflate: bool,
 }
 
 /// The part of server and lane that a connection needs.
@@ -158,7 +160,7 @@ impl Server {
             .dir
             .as_ref()
             .map(|path| Dir::open(path).map_err(|error| SetUpError::Dir { path: path.clone(), error }));
-        let site = Site { dir: dir.transpose()? };
+        let site = Site { dir: dir.transpose()?, ws_deflate: options.ws_deflate };
         let count = lanes.max(1);
         let lanes = (0..count).map(|_| Cells::new()).collect();
         let share = options.memory / count as u64;
@@ -310,9 +312,9 @@ async fn plain(lane: &Lane, stream: Stream<TcpStream>) {
             let (stream, begun) = connection.into_parts();
             Box::pin(http2::serve(lane, stream, begun)).await;
         }
-        Outcome::WebSocket => {
+        Outcome::WebSocket(deflate) => {
             let (stream, begun) = connection.into_parts();
-            Box::pin(websocket::serve(lane, stream, begun)).await;
+            Box::pin(websocket::serve(lane, stream, deflate, begun)).await;
         }
     }
 }

@@ -19,6 +19,8 @@ pub struct Options {
     pub max_body: u64,
     /// Largest message of a WebSocket, bytes.
     pub max_message: u64,
+    /// Agree to messages of a WebSocket that are compressed, if a client offers it.
+    pub ws_deflate: bool,
     /// Most requests on one connection before it is closed; HTTP/1 only.
     pub requests_per_connection: u64,
     /// Most open connections in one lane; further ones are closed and counted.
@@ -51,6 +53,7 @@ impl Default for Options {
             timeouts: Timeouts::default(),
             max_body: 1 << 30,
             max_message: 1 << 20,
+            ws_deflate: false,
             requests_per_connection: u64::MAX,
             connections_per_lane: 1 << 20,
             memory: 256 << 20,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::events::Events;
+use crate::ws::deflate::Agreed;
 
 /// What to answer.
 #[derive(Debug)]
@@ -34,8 +35,13 @@ pub(crate) enum Body {
     Lines(u32),
     /// The request's body.
     Echo,
-    /// No body: from here on the connection is a WebSocket, of which this is the answer's key.
-    WebSocket(String),
+    /// No body: from here on the connection is a WebSocket.
+    WebSocket {
+        /// The answer's key.
+        accept: String,
+        /// What is agreed on about compressed messages.
+        deflate: Option<Agreed>,
+    },
     /// Events, one after the other.
     Events(Box<Events>),
     File(Part),
@@ -112,7 +118,7 @@ impl Reply {
             Body::Text(text) => Some(text.len() as u64),
             Body::Pattern(len) => Some(*len),
             Body::Lines(n) => Some(u64::from(*n) * LINE.len() as u64),
-            Body::Echo | Body::Events(_) | Body::WebSocket(_) => None,
+            Body::Echo | Body::Events(_) | Body::WebSocket { .. } => None,
             Body::File(part) => Some(part.len),
             Body::Kept(bytes) => Some(bytes.len() as u64),
         }

@@ -9,6 +9,7 @@ use super::events::Events;
 use super::reply::{Body, LINE, LINE_OF_PATTERN, PATTERN, Part, Reply, has_body, pattern, reason};
 use super::scratch::Prepared;
 use crate::h1::Version;
+use crate::ws::deflate::Agreed;
 
 /// How to write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +44,8 @@ pub(crate) enum After {
     Nothing,
     /// This body, piece by piece.
     Send(Sending),
-    /// Frames of a WebSocket.
-    WebSocket,
+    /// Frames of a WebSocket, whose messages may be compressed so.
+    WebSocket(Option<Agreed>),
     /// The request's body as it comes, in chunks or not.
     Echo {
         chunked: bool,
@@ -75,8 +76,8 @@ pub(crate) fn head(
     if reply.status == 200 {
         out.extend_from_slice(&prepared.ok);
     } else {
-        if let Body::WebSocket(accept) = &reply.body {
-            return websocket(out, prepared, accept);
+        if let Body::WebSocket { accept, deflate } = &reply.body {
+            return websocket(out, prepared, accept, *deflate);
         }
         out.extend_from_slice(b"HTTP/1.1 ");
         number(out, reply.status.into());
@@ -123,13 +124,16 @@ pub(crate) fn head(
 
 /// The answer behind which the connection is a WebSocket (RFC 6455 §4.2.2).
 #[cold]
-fn websocket(out: &mut Vec<u8>, prepared: &Prepared, accept: &str) -> After {
+fn websocket(out: &mut Vec<u8>, prepared: &Prepared, accept: &str, deflate: Option<Agreed>) -> After {
     out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
     out.extend_from_slice(&prepared.common);
     out.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ");
     out.extend_from_slice(accept.as_bytes());
+    if let Some(agreed) = deflate {
+        out.extend_from_slice(format!("\r\nSec-WebSocket-Extensions: {agreed}").as_bytes());
+    }
     out.extend_from_slice(b"\r\n\r\n");
-    After::WebSocket
+    After::WebSocket(deflate)
 }
 
 /// Writes the body of an answer if it is small.
@@ -157,7 +161,7 @@ pub(crate) fn after(out: &mut Vec<u8>, reply: Reply, chunked: bool, most: usize)
         }
         Body::Echo => return After::Echo { chunked },
         // It has an answer of its own.
-        Body::WebSocket(_) => return After::WebSocket,
+        Body::WebSocket { deflate, .. } => return After::WebSocket(deflate),
         Body::Pattern(len) => (Source::Pattern, len),
         Body::Lines(n) => (Source::Lines, n.into()),
         // Its length is not known.
@@ -339,13 +343,14 @@ fn number(out: &mut Vec<u8>, mut n: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ws::deflate::{OFFER, agree};
 
     fn write(reply: Reply, mut manner: Manner) -> (String, bool) {
         let mut out = Vec::new();
         match head(&mut out, &Prepared::for_tests(), reply, &mut manner, PATTERN) {
             After::Send(mut sending) => while !sending.more(&mut out, PATTERN).unwrap() {},
             After::Nothing => {}
-            After::WebSocket => out.extend(b"frames"),
+            After::WebSocket(_) => out.extend(b"frames"),
             After::Echo { chunked } => out.extend(format!("echo {chunked}").bytes()),
         }
         (String::from_utf8(out).unwrap(), manner.keep_alive)
@@ -421,11 +426,19 @@ mod tests {
 
     #[test]
     fn a_websocket_has_a_head_of_its_own() {
-        let reply = Reply { status: 101, ..Reply::ok("a/b", Body::WebSocket("key".into())) };
-        let (text, _) = write(reply, Manner { keep_alive: false, ..MANNER });
         let head =
             "HTTP/1.1 101 Switching Protocols\r\nDate: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
-        assert_eq!(text, format!("{head}Sec-WebSocket-Accept: key\r\n\r\nframes"));
+        let with = |deflate| {
+            let body = Body::WebSocket { accept: "key".into(), deflate };
+            let reply = Reply { status: 101, ..Reply::ok("a/b", body) };
+            write(reply, Manner { keep_alive: false, ..MANNER }).0
+        };
+        assert_eq!(with(None), format!("{head}Sec-WebSocket-Accept: key\r\n\r\nframes"));
+        let deflate = format!("Sec-WebSocket-Extensions: {OFFER}\r\n");
+        assert_eq!(
+            with(agree(OFFER.as_bytes())),
+            format!("{head}Sec-WebSocket-Accept: key\r\n{deflate}\r\nframes")
+        );
         let (text, _) = write(Reply::status(426), MANNER);
         assert!(text.contains("426 Upgrade Required\r\nDate: x\r\nUpgrade: websocket\r\n"), "{text}");
     }

@@ -7,6 +7,7 @@ use super::events::{Events, LARGEST, MOST, STREAM};
 use super::files;
 use super::reply::{BYTES, Body, LINE, Reply, TEXT};
 use crate::h1::is_host;
+use crate::ws::deflate;
 use crate::ws::handshake::{self, NoRequest};
 
 /// Methods that all endpoints answer.
@@ -49,7 +50,7 @@ where
     let Some(target) = origin(asked.target) else { return Reply::status(400) };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     endpoint(path, query).unwrap_or_else(|| match &site.dir {
-        _ if path == "/ws" => websocket(asked),
+        _ if path == "/ws" => websocket(site, asked),
         Some(dir) => files::answer(dir, path, asked),
         None if path == "/" => Reply::ok(TEXT, Body::Text(HELP.into())),
         None => Reply::status(404),
@@ -112,13 +113,15 @@ fn endpoint(path: &str, query: &str) -> Option<Reply> {
 
 /// The opening handshake of a WebSocket (RFC 6455 §4.2).
 #[cold]
-fn websocket<'a, F>(asked: &RequestView<'a, F>) -> Reply
+fn websocket<'a, F>(site: &Site, asked: &RequestView<'a, F>) -> Reply
 where
     F: Fn(&'static str) -> Option<&'a [u8]>,
 {
     match handshake::asked(&asked.field) {
         Ok(accept) if asked.method == "GET" => {
-            Reply { status: 101, ..Reply::ok(TEXT, Body::WebSocket(accept)) }
+            let offers = (asked.field)("sec-websocket-extensions").filter(|_| site.ws_deflate);
+            let deflate = offers.and_then(deflate::agree);
+            Reply { status: 101, ..Reply::ok(TEXT, Body::WebSocket { accept, deflate }) }
         }
         Err(NoRequest::Key) => Reply::status(400),
         _ => Reply::status(426).with("Sec-WebSocket-Version", handshake::VERSION),
@@ -166,7 +169,7 @@ mod tests {
 
     fn ask(method: &str, target: &str) -> Reply {
         let none: fn(&'static str) -> Option<&'static [u8]> = |_| None;
-        answer(&Site { dir: None }, &RequestView { method, target, field: none })
+        answer(&Site { dir: None, ws_deflate: false }, &RequestView { method, target, field: none })
     }
 
     fn get(target: &str) -> (u16, Option<u64>, bool) {

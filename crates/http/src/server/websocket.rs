@@ -2,7 +2,7 @@
 //!
 //! As with HTTP/1 (`connection.rs`) the future is written by hand, reads and answers in the buffers that the worker's connections share, and keeps
 //! only what its peer has no room for, while it reads nothing. A message that is whole in what was read is sent back from there; one that is not
-//! is kept until it is, up to [`Options::max_message`](super::Options) and the lane's memory.
+//! is kept until it is, up to [`Options::max_message`](super::Options) and the lane's memory. One that came compressed goes back compressed.
 //!
 //! A peer that says nothing for the idle timeout is sent a ping; one that is silent for as long again has gone. A fault, the peer's close and the
 //! end of the server are told by a close frame with its code (RFC 6455 §7).
@@ -20,6 +20,7 @@ use super::wire::{Alarm, Wire};
 use super::{Lane, Phase};
 use crate::ending::finish;
 use crate::tls::Stream;
+use crate::ws::deflate::{self, Agreed};
 use crate::ws::{Code, Event, Fault, Kind, Opcode, Reader, Side, frame};
 
 /// Most rounds in one turn; then other tasks run.
@@ -65,6 +66,9 @@ struct Socket {
     lane: Lane,
     wire: Wire,
     reader: Reader,
+    /// What was agreed on about compressed messages, and bytes that came of them in this turn: a thousand times as many as were read.
+    deflate: Option<Agreed>,
+    inflated: usize,
     /// What has come of a message that is not whole.
     message: Vec<u8>,
     /// Received bytes that are not processed yet.
@@ -76,8 +80,8 @@ struct Socket {
 }
 
 /// Serves a connection that has changed to WebSocket. `begun`: what was read behind the request.
-pub(crate) async fn serve(lane: &Lane, stream: Stream<TcpStream>, begun: Vec<u8>) {
-    let mut socket = Socket::new(lane.clone(), stream, begun);
+pub(crate) async fn serve(lane: &Lane, stream: Stream<TcpStream>, deflate: Option<Agreed>, begun: Vec<u8>) {
+    let mut socket = Socket::new(lane.clone(), stream, deflate, begun);
     let in_order = poll_fn(|cx| socket.poll(cx)).await;
     if in_order {
         let Socket { wire: Wire { stream, .. }, held, .. } = socket;
@@ -88,9 +92,11 @@ pub(crate) async fn serve(lane: &Lane, stream: Stream<TcpStream>, begun: Vec<u8>
 }
 
 impl Socket {
-    fn new(lane: Lane, stream: Stream<TcpStream>, begun: Vec<u8>) -> Self {
+    fn new(lane: Lane, stream: Stream<TcpStream>, deflate: Option<Agreed>, begun: Vec<u8>) -> Self {
         Self {
-            reader: Reader::new(Side::Client, lane.options().max_message),
+            reader: Reader::new(Side::Client, lane.options().max_message).deflates(deflate.is_some()),
+            deflate,
+            inflated: 0,
             message: Vec::new(),
             unread: begun,
             held: Held::new(lane.clone()),
@@ -117,7 +123,12 @@ impl Socket {
             self.wire.abort();
             return Poll::Ready(false);
         }
+        self.inflated = 0;
         for _ in 0..ROUNDS {
+            // Guard: `self.inflated >= OUTPUT` as `false` fails server/websocket::deflate::others_have_their_turn
+            if self.inflated >= OUTPUT {
+                break;
+            }
             match self.round(cx, now, scratch) {
                 Ok(Step::Again) => {}
                 Ok(Step::Wait) => return Poll::Pending,
@@ -192,14 +203,18 @@ impl Socket {
     fn input(&mut self, input: &mut [u8], out: &mut Vec<u8>) -> usize {
         let mut at = 0;
         let most = self.lane.memory().allowance().min(OUTPUT);
-        while self.end != End::Said && out.len() < most {
+        // Guard: `out.len() + self.inflated < most` as `out.len() < most` fails
+        // server/websocket::deflate::others_have_their_turn
+        while self.end != End::Said && out.len() + self.inflated < most {
             match self.reader.next(&mut input[at..]) {
                 Ok((used, event)) => {
                     at += used;
                     let Some(event) = event else { break };
-                    let (lane, message) = (&self.lane, &mut self.message);
-                    match take(event, lane, self.end == End::No, message, out) {
+                    let Self { lane, message, deflate, .. } = self;
+                    match take(event, lane, self.end == End::No, *deflate, message, out) {
                         Took::On => {}
+                        Took::Inflated(bytes) => self.inflated += bytes,
+                        Took::Fault(fault) => self.fault(fault, out),
                         Took::NoRoom => {
                             self.lane.cells().add(Counter::NoMemory, 1);
                             self.tell(Code::TryAgain, "no room for this message now", out);
@@ -301,14 +316,25 @@ impl Socket {
 /// What became of an event.
 enum Took {
     On,
+    /// So many bytes came of a message, which was answered.
+    Inflated(usize),
     /// Its message has no room.
     NoRoom,
+    /// Its message is wrong.
+    Fault(Fault),
     /// The peer ends the connection, with this code.
     Close(Option<u16>),
 }
 
 /// Answers an event, if the connection is `open`.
-fn take(event: Event<'_>, lane: &Lane, open: bool, message: &mut Vec<u8>, out: &mut Vec<u8>) -> Took {
+fn take(
+    event: Event<'_>,
+    lane: &Lane,
+    open: bool,
+    deflate: Option<Agreed>,
+    message: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Took {
     let cells = lane.cells();
     match event {
         Event::Close(code) => return Took::Close(code),
@@ -320,11 +346,10 @@ fn take(event: Event<'_>, lane: &Lane, open: bool, message: &mut Vec<u8>, out: &
             cells.add(Counter::WsPings, 1);
             frame::write(out, Opcode::Pong, payload, None);
         }
-        Event::Data { kind, bytes, first: true, last: true, .. } => {
-            count(lane, kind);
-            frame::write(out, kind.into(), bytes, None);
+        Event::Data { kind, bytes, first: true, last: true, deflated, .. } => {
+            return answer(lane, kind, bytes, deflate.filter(|_| deflated), out);
         }
-        Event::Data { kind, bytes, last, .. } => {
+        Event::Data { kind, bytes, last, deflated, .. } => {
             let room = LEAST.max(lane.memory().free());
             // Guard: `message.len() + bytes.len() > room.max(message.capacity())` as `false` fails
             // server/websocket::messages_that_find_no_memory
@@ -333,13 +358,41 @@ fn take(event: Event<'_>, lane: &Lane, open: bool, message: &mut Vec<u8>, out: &
             }
             message.extend_from_slice(bytes);
             if last {
-                count(lane, kind);
-                frame::write(out, kind.into(), message, None);
-                *message = Vec::new();
+                let message = std::mem::take(message);
+                return answer(lane, kind, &message, deflate.filter(|_| deflated), out);
             }
         }
     }
     Took::On
+}
+
+/// Sends a whole message back; `deflate`, if it came compressed.
+fn answer(lane: &Lane, kind: Kind, message: &[u8], deflate: Option<Agreed>, out: &mut Vec<u8>) -> Took {
+    let Some(agreed) = deflate else {
+        count(lane, kind);
+        frame::write(out, kind.into(), message, None);
+        return Took::On;
+    };
+    let most = lane.options().max_message;
+    let room = LEAST.max(lane.memory().free()) as u64;
+    let read = deflate::read(kind, message, most.min(room), |plain| {
+        // Guard: `agreed.has_window_for(plain.len())` as `true` fails server/websocket::deflate::small_windows
+        if agreed.has_window_for(plain.len()) {
+            deflate::write(out, kind.into(), plain, None);
+        } else {
+            frame::write(out, kind.into(), plain, None);
+        }
+        plain.len()
+    });
+    match read {
+        Ok(bytes) => {
+            count(lane, kind);
+            lane.cells().add(Counter::WsDeflated, 1);
+            Took::Inflated(bytes)
+        }
+        Err(Fault::TooLong) if room < most => Took::NoRoom,
+        Err(fault) => Took::Fault(fault),
+    }
 }
 
 fn count(lane: &Lane, kind: Kind) {

@@ -57,6 +57,8 @@ faults! {
     Interleaved, "ws-interleaved", "a message within another", Protocol;
     /// A close frame of one byte, or with a code that is none (§5.5.1, §7.4).
     Close, "ws-bad-close", "a close frame with a code that is none", Protocol;
+    /// A compressed message that does not decompress (RFC 7692 §7.2.2).
+    Deflate, "ws-bad-deflate", "a compressed message that does not decompress", NotText;
     /// Text, or a reason, that is no UTF-8 (§8.1).
     Utf8, "ws-bad-utf8", "text that is no UTF-8", NotText;
     /// A message longer than the limit (§10.4).

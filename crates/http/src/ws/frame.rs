@@ -5,6 +5,9 @@ use super::{Code, MOST_CONTROL, mask};
 /// Longest head: two bytes, eight of the length, four of the mask.
 pub const LONGEST_HEAD: usize = 14;
 
+/// The reserved bit of a message's first frame that says that it is compressed (RFC 7692 §6): RSV1.
+pub(super) const DEFLATED: u8 = 0x40;
+
 /// Kinds of frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]

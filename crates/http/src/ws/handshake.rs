@@ -3,6 +3,7 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY as SHA1, digest};
 
+use super::deflate;
 use crate::h1::Fields;
 
 /// What a key is hashed with (§1.3).
@@ -66,11 +67,18 @@ pub enum NoAnswer {
     Unasked,
 }
 
-/// Looks at the answer to the key of a client (§4.1). `protocol`: the subprotocols that were asked for, separated by commas.
+/// Looks at the answer to the key of a client (§4.1). `protocol`: the subprotocols that were asked for, separated by commas; `offered`: whether
+/// [`deflate::OFFER`] was. Whether the server agrees to this.
 ///
 /// # Errors
 /// It opens no WebSocket.
-pub fn answered(status: u16, fields: Fields<'_>, key: &str, protocol: Option<&str>) -> Result<(), NoAnswer> {
+pub fn answered(
+    status: u16,
+    fields: Fields<'_>,
+    key: &str,
+    protocol: Option<&str>,
+    offered: bool,
+) -> Result<bool, NoAnswer> {
     if status != 101 {
         return Err(NoAnswer::Status(status));
     }
@@ -88,10 +96,15 @@ pub fn answered(status: u16, fields: Fields<'_>, key: &str, protocol: Option<&st
     };
     let unasked = fields.get("sec-websocket-protocol").is_some_and(|chosen| !known(chosen));
     // Guard: `unasked` as `false` fails ws::handshake::tests::answers
-    if unasked || fields.get("sec-websocket-extensions").is_some() {
+    if unasked {
         return Err(NoAnswer::Unasked);
     }
-    Ok(())
+    match fields.get("sec-websocket-extensions") {
+        None => Ok(false),
+        // Guard: `offered && deflate::agrees(answer)` as `deflate::agrees(answer)` fails ws::handshake::tests::answers
+        Some(answer) if offered && deflate::agrees(answer) => Ok(true),
+        Some(_) => Err(NoAnswer::Unasked),
+    }
 }
 
 /// Whether a list has this token, in whichever case.
@@ -148,20 +161,25 @@ mod tests {
         let good = format!(
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {ACCEPT}\r\n"
         );
-        let hear = |from: &str, to: &str, protocol: Option<&str>| {
+        let hear_of = |from: &str, to: &str, protocol: Option<&str>, offered| {
             let text = good.replace(from, to) + "\r\n";
             let (head, _) = response(text.as_bytes(), &Limits::default()).unwrap().unwrap();
-            answered(head.status, head.fields, KEY, protocol)
+            answered(head.status, head.fields, KEY, protocol, offered)
         };
-        assert_eq!(hear("-", "-", None), Ok(()));
+        let hear = |from: &str, to: &str, protocol: Option<&str>| hear_of(from, to, protocol, false);
+        assert_eq!(hear("-", "-", None), Ok(false));
         assert_eq!(hear("101", "403", None), Err(NoAnswer::Status(403)));
         assert_eq!(hear("websocket", "h2c", None), Err(NoAnswer::Upgrade));
         assert_eq!(hear("s3pP", "S3pP", None), Err(NoAnswer::Accept));
         let with = |more: &str| format!("Upgrade: websocket\r\n{more}");
-        let deflate = with("Sec-WebSocket-Extensions: permessage-deflate");
+        let deflate = with(&format!("Sec-WebSocket-Extensions: {}", deflate::OFFER));
         assert_eq!(hear("Upgrade: websocket", &deflate, None), Err(NoAnswer::Unasked));
+        assert_eq!(hear_of("Upgrade: websocket", &deflate, None, true), Ok(true));
+        assert_eq!(hear_of("-", "-", None, true), Ok(false));
+        let other = with("Sec-WebSocket-Extensions: permessage-deflate");
+        assert_eq!(hear_of("Upgrade: websocket", &other, None, true), Err(NoAnswer::Unasked));
         let chat = with("Sec-WebSocket-Protocol: chat");
         assert_eq!(hear("Upgrade: websocket", &chat, None), Err(NoAnswer::Unasked));
-        assert_eq!(hear("Upgrade: websocket", &chat, Some("a, chat")), Ok(()));
+        assert_eq!(hear("Upgrade: websocket", &chat, Some("a, chat")), Ok(false));
     }
 }

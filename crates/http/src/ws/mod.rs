@@ -8,9 +8,13 @@
 //! [`Reader`] takes bytes however they are cut. A message comes in pieces, as far as it is there, so that nobody has to keep it who does not want
 //! to. A fault has the code of the close frame that it is answered with ([`Fault::code`]).
 //!
-//! Not supported: extensions (compression among them), WebSocket over HTTP/2 (RFC 8441).
+//! Messages may be compressed (`deflate`, RFC 7692): the reader says so of a message, and gives out what came.
+//!
+//! Not supported: other extensions, WebSocket over HTTP/2 (RFC 8441).
 
 mod close;
+#[cfg(feature = "net")]
+pub mod deflate;
 mod fault;
 pub mod frame;
 #[cfg(feature = "net")]

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::frame::LONGEST_HEAD;
+use super::frame::{DEFLATED, LONGEST_HEAD};
 use super::utf8::Utf8;
 use super::{Fault, Kind, MOST_CONTROL, Opcode, is_code, mask};
 
@@ -36,6 +36,8 @@ pub enum Event<'a> {
         last: bool,
         /// Whether the message has had several frames so far.
         fragmented: bool,
+        /// Whether the message is compressed: what it carries, UTF-8 or not, is known once it is decompressed.
+        deflated: bool,
     },
     /// A ping, which wants a pong with the same payload.
     Ping(&'a [u8]),
@@ -64,6 +66,7 @@ enum Found {
         first: bool,
         last: bool,
         fragmented: bool,
+        deflated: bool,
         piece: Range<usize>,
     },
     /// Its payload lies in the input, unless some of it is kept.
@@ -79,12 +82,15 @@ struct Message {
     /// Whether a piece of it was given out.
     told: bool,
     empty: u16,
+    deflated: bool,
 }
 
 /// Reads one side's frames. After a fault it says the same fault again.
 #[derive(Debug)]
 pub struct Reader {
     side: Side,
+    /// Whether messages may be compressed.
+    deflates: bool,
     longest: u64,
     /// The head of a frame as far as it has come.
     head: [u8; LONGEST_HEAD],
@@ -104,6 +110,7 @@ impl Reader {
     pub fn new(side: Side, longest: u64) -> Self {
         Self {
             side,
+            deflates: false,
             longest,
             head: [0; LONGEST_HEAD],
             have: 0,
@@ -114,6 +121,12 @@ impl Reader {
             over: false,
             fault: None,
         }
+    }
+
+    /// Compressed messages may come.
+    #[must_use]
+    pub fn deflates(self, may: bool) -> Self {
+        Self { deflates: may, ..self }
     }
 
     /// Whether a close frame has come.
@@ -138,8 +151,8 @@ impl Reader {
         let Some(found) = found else { return Ok((used, None)) };
         let Self { control, over, fault, .. } = self;
         let event = match found {
-            Found::Data { kind, first, last, fragmented, piece } => {
-                Event::Data { kind, bytes: &input[piece], first, last, fragmented }
+            Found::Data { kind, first, last, fragmented, deflated, piece } => {
+                Event::Data { kind, bytes: &input[piece], first, last, fragmented, deflated }
             }
             Found::Control(opcode, piece) => {
                 let payload = if control.is_empty() { &input[piece] } else { &control[..] };
@@ -195,9 +208,10 @@ impl Reader {
                 return Ok((used, whole.then_some(Found::Control(frame.opcode, piece))));
             }
             let told = self.data(frame, &input[piece.clone()], whole);
-            if let Some((kind, first, last)) = told.map_err(|fault| self.fails(fault))? {
+            if let Some((message, first, last)) = told.map_err(|fault| self.fails(fault))? {
+                let Message { kind, deflated, .. } = message;
                 let fragmented = frame.opcode == Opcode::Continuation;
-                return Ok((used, Some(Found::Data { kind, first, last, fragmented, piece })));
+                return Ok((used, Some(Found::Data { kind, first, last, fragmented, deflated, piece })));
             }
             if !whole {
                 return Ok((used, None));
@@ -242,11 +256,17 @@ impl Reader {
     #[inline]
     fn check(&self) -> Result<usize, Fault> {
         let [first, second, ..] = self.head;
-        // Guard: `first & 0x70 != 0` as `false` fails ws::reader::tests::what_is_wrong
-        if first & 0x70 != 0 {
+        let opcode = Opcode::of(first & 15);
+        // On the first frame of a message alone (RFC 7692 §6.1).
+        // Guard: `matches!(opcode, Some(Opcode::Text | Opcode::Binary))` as `true` fails
+        // ws::reader::tests::compressed_messages
+        let known =
+            if self.deflates && matches!(opcode, Some(Opcode::Text | Opcode::Binary)) { DEFLATED } else { 0 };
+        // Guard: `first & 0x70 & !known != 0` as `false` fails ws::reader::tests::what_is_wrong
+        if first & 0x70 & !known != 0 {
             return Err(Fault::Reserved);
         }
-        let opcode = Opcode::of(first & 15).ok_or(Fault::Opcode)?;
+        let opcode = opcode.ok_or(Fault::Opcode)?;
         let masked = second & 0x80 != 0;
         match self.side {
             // Guard: `!masked` as `false` fails ws::reader::tests::what_is_wrong
@@ -302,7 +322,9 @@ impl Reader {
         });
         if !opcode.is_control() {
             let kind = if opcode == Opcode::Text { Kind::Text } else { Kind::Binary };
-            let message = self.message.get_or_insert(Message { kind, len: 0, told: false, empty: 0 });
+            let deflated = first & DEFLATED != 0;
+            let new = Message { kind, len: 0, told: false, empty: 0, deflated };
+            let message = self.message.get_or_insert(new);
             message.len = message.len.saturating_add(len);
             // Guard: `message.len > self.longest` as `false` fails ws::reader::tests::what_is_wrong
             // ws::reader::tests::messages_without_end
@@ -313,13 +335,18 @@ impl Reader {
         Ok(Frame { opcode, last: first & 0x80 != 0, key, len, at: 0 })
     }
 
-    /// A piece of a message: its kind, and whether it is the first and the last, if it is to be told.
+    /// A piece of a message: which, and whether it is the first and the last, if it is to be told.
     #[inline]
-    fn data(&mut self, frame: Frame, piece: &[u8], whole: bool) -> Result<Option<(Kind, bool, bool)>, Fault> {
+    fn data(
+        &mut self,
+        frame: Frame,
+        piece: &[u8],
+        whole: bool,
+    ) -> Result<Option<(Message, bool, bool)>, Fault> {
         // The head has made sure of it.
         let Some(message) = &mut self.message else { return Err(Fault::Continuation) };
-        let kind = message.kind;
-        if kind == Kind::Text {
+        let is_text = message.kind == Kind::Text && !message.deflated;
+        if is_text {
             self.utf8.feed(piece).map_err(|_| Fault::Utf8)?;
         }
         let last = whole && frame.last;
@@ -334,13 +361,14 @@ impl Reader {
             return Ok(None);
         }
         let first = !std::mem::replace(&mut message.told, true);
+        let of = *message;
         if last {
             self.message = None;
-            if kind == Kind::Text {
+            if is_text {
                 self.utf8.end().map_err(|_| Fault::Utf8)?;
             }
         }
-        Ok(Some((kind, first, last)))
+        Ok(Some((of, first, last)))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `/ws`: what tungstenite says comes back, what is wrong is answered with its code, and who falls silent or stops reading is let go.
 
+mod deflate;
+
 use std::net::TcpStream as KernelStream;
 use std::time::Duration;
 
@@ -26,22 +28,43 @@ struct Peer {
     stream: Stream<TcpStream>,
     reader: Reader,
     got: Vec<u8>,
+    /// What has come of a compressed message.
+    part: Vec<u8>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     /// A piece of a message.
     Data(Vec<u8>),
+    /// A whole message that is compressed.
+    Deflated(Vec<u8>),
     Ping,
     Pong(Vec<u8>),
     Close(Option<u16>),
     End,
 }
 
+impl From<Event<'_>> for Heard {
+    fn from(event: Event<'_>) -> Self {
+        match event {
+            Event::Data { bytes, .. } => Self::Data(bytes.to_vec()),
+            Event::Ping(_) => Self::Ping,
+            Event::Pong(payload) => Self::Pong(payload.to_vec()),
+            Event::Close(code) => Self::Close(code),
+        }
+    }
+}
+
 impl Peer {
     async fn open(tls: Option<ClientTls>) -> Self {
+        Self::open_with(tls, "").await.0
+    }
+
+    /// Asks with these further fields; the head of the answer, too.
+    async fn open_with(tls: Option<ClientTls>, fields: &str) -> (Self, String) {
         let mut stream = connect(tls).await;
-        stream.write_all(UPGRADE.as_bytes()).await.unwrap();
+        let request = UPGRADE.replace("Upgrade: websocket\r\n", &format!("Upgrade: websocket\r\n{fields}"));
+        stream.write_all(request.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -50,7 +73,7 @@ impl Peer {
         let head = String::from_utf8(head).unwrap();
         assert!(head.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{head}");
         assert!(head.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{head}");
-        Self { stream, reader: Reader::new(Side::Server, 1 << 30), got: Vec::new() }
+        (Self { stream, reader: Reader::new(Side::Server, 1 << 30), got: Vec::new(), part: Vec::new() }, head)
     }
 
     async fn write(&mut self, bytes: &[u8]) {
@@ -68,15 +91,19 @@ impl Peer {
     async fn hear(&mut self) -> Heard {
         loop {
             let (used, event) = self.reader.next(&mut self.got).unwrap();
-            let heard = event.map(|event| match event {
-                Event::Data { bytes, .. } => Heard::Data(bytes.to_vec()),
-                Event::Ping(_) => Heard::Ping,
-                Event::Pong(payload) => Heard::Pong(payload.to_vec()),
-                Event::Close(code) => Heard::Close(code),
+            let heard = event.and_then(|event| match event {
+                Event::Data { bytes, deflated: true, last, .. } => {
+                    self.part.extend_from_slice(bytes);
+                    last.then(|| Heard::Deflated(std::mem::take(&mut self.part)))
+                }
+                event => Some(event.into()),
             });
             self.got.drain(..used);
             if let Some(heard) = heard {
                 return heard;
+            }
+            if used > 0 {
+                continue;
             }
             match self.stream.read_buf(&mut self.got).await {
                 Ok(1..) => {}

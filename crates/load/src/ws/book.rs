@@ -14,6 +14,8 @@ pub(super) type Book = staying::Book<WsLoadConfig>;
 #[derive(Debug, Default)]
 pub struct Own {
     pub(super) fragmented: u64,
+    pub(super) deflated: u64,
+    pub(super) deflating: u64,
     pub(super) unasked: u64,
     pub(super) pings: u64,
     pub(super) handshakes_failed: u64,

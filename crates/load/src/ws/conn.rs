@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use flowlane::TcpStream;
 use flowlane_http::tls::Stream;
-use flowlane_http::ws::{Code, Event, Kind, Opcode, Reader, Side, frame};
+use flowlane_http::ws::{Code, Event, Fault as BadFrame, Kind, Opcode, Reader, Side, deflate, frame};
 use flowlane_stack::rng::Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -36,11 +36,13 @@ pub struct Pen {
     pub(super) rng: Rng,
     /// Empty buffers that have room.
     spare: Vec<Vec<u8>>,
+    /// A message before it is compressed.
+    plain: Vec<u8>,
 }
 
 impl Pen {
     pub(super) fn new(payload: Payload, seed: u64) -> Self {
-        Self { payload, rng: Rng::new(seed), spare: Vec::with_capacity(SPARE) }
+        Self { payload, rng: Rng::new(seed), spare: Vec::with_capacity(SPARE), plain: Vec::new() }
     }
 
     /// A mask. It need not surprise anybody between a generator and what it tests (RFC 6455 §5.3 has browsers in mind).
@@ -63,6 +65,11 @@ impl Pen {
         {
             *out = spare;
         }
+    }
+
+    /// Longest message that a server may send, bytes.
+    fn longest(&self) -> u64 {
+        LONGEST.max(self.payload.size as u64)
     }
 
     fn put_back(&mut self, mut buffer: Vec<u8>) {
@@ -93,6 +100,9 @@ pub struct Conn {
     /// Messages that were answered, over all its turns.
     heard: u64,
     answer: Answer,
+    /// Whether messages go compressed, and what has come of an answer that did and is not whole.
+    deflates: bool,
+    deflated: Vec<u8>,
     end: End,
 }
 
@@ -122,13 +132,16 @@ impl staying::Conn<WsLoadConfig> for Conn {
             answered: 0,
             heard: 0,
             answer: Answer::default(),
+            deflates: false,
+            deflated: Vec::new(),
             end: End::No,
         }
     }
 
     fn stands(&mut self, opened: Opened, pen: &mut Pen) -> Vec<u8> {
         self.stream = Some(opened.stream);
-        self.reader = Reader::new(Side::Server, LONGEST.max(pen.payload.size as u64));
+        self.reader = Reader::new(Side::Server, pen.longest()).deflates(opened.deflates);
+        (self.deflates, self.deflated) = (opened.deflates, Vec::new());
         self.answered = self.next;
         (self.end, self.answer) = (End::No, Answer::default());
         opened.rest
@@ -161,7 +174,12 @@ impl staying::Conn<WsLoadConfig> for Conn {
     fn ask(&mut self, pen: &mut Pen, book: &mut Book, intended: u64, now: u64) {
         pen.give_room(&mut self.out);
         let (begin, key) = (Payload::begin(self.ordinal, self.next), pen.key());
-        pen.payload.write(begin, key, &mut self.out);
+        let Pen { payload, plain, .. } = pen;
+        if self.deflates {
+            payload.write_deflated(begin, key, plain, &mut self.out);
+        } else {
+            payload.write(begin, key, &mut self.out);
+        }
         self.next += 1;
         self.waiting.push_back(Waiting { intended, sent: now });
         book.sent(intended, now);
@@ -212,8 +230,10 @@ impl staying::Conn<WsLoadConfig> for Conn {
         let mut at = 0;
         loop {
             // Borrowed apart from the rest of the connection, which hears what it says.
-            let Self { reader, waiting, answer, ordinal, answered, heard, out, written, end, .. } =
-                &mut *self;
+            let Self {
+                reader, waiting, answer, ordinal, answered, heard, deflated, out, written, end, ..
+            } = &mut *self;
+            let mut ear = Ear { waiting, answer, deflated, ordinal: *ordinal, answered, heard };
             match reader.next(&mut bytes[at..]) {
                 Err(fault) => {
                     self.close_with(pen, fault.code());
@@ -223,32 +243,11 @@ impl staying::Conn<WsLoadConfig> for Conn {
                 Ok((used, Some(event))) => {
                     at += used;
                     match event {
-                        Event::Data { kind, bytes, first, last, fragmented } => {
-                            // Guard: `waiting.is_empty()` as `false` fails load/ws::wrong::what_nobody_asked
-                            if first {
-                                *answer = Answer { unasked: waiting.is_empty(), ..Answer::default() };
-                            }
-                            answer.first.get_or_insert(now);
-                            let begin = Payload::begin(*ordinal, *answered);
-                            hear(answer, begin, pen.payload, (kind, bytes));
-                            if last {
-                                let answer = std::mem::take(answer);
-                                if answer.unasked {
-                                    book.own.unasked += 1;
-                                } else if let Some(message) = waiting.pop_front() {
-                                    *answered += 1;
-                                    *heard += 1;
-                                    book.own.fragmented += u64::from(fragmented);
-                                    let size = pen.payload.size as u64;
-                                    // Guard: `pen.payload.verify && answer.at != size` as `false` fails
-                                    // load/ws::wrong::answers_that_are_not
-                                    let wrong = answer.wrong || pen.payload.verify && answer.at != size;
-                                    book.answered(message, answer.first.unwrap_or(now), now);
-                                    // Guard: `wrong` as `false` fails load/ws::wrong::answers_that_are_not
-                                    if wrong {
-                                        book.wrong(message, now);
-                                    }
-                                }
+                        Event::Data { kind, bytes, first, last, fragmented, deflated } => {
+                            let piece = Piece { kind, bytes, first, last, fragmented, deflated };
+                            if let Err(fault) = ear.hear(piece, pen, book, now) {
+                                self.close_with(pen, fault.code());
+                                return Err(Fault::Frame(fault).into());
                             }
                         }
                         Event::Ping(payload) => {
@@ -295,6 +294,76 @@ impl Conn {
             frame::close(&mut self.out, Some(code.into()), "", Some(pen.key()));
             self.end = End::Told;
         }
+    }
+}
+
+/// A piece of a message: see [`Event::Data`].
+struct Piece<'a> {
+    kind: Kind,
+    bytes: &'a [u8],
+    first: bool,
+    last: bool,
+    fragmented: bool,
+    deflated: bool,
+}
+
+/// What hears answers: the connection without its reader, from which they are borrowed.
+struct Ear<'a> {
+    waiting: &'a mut VecDeque<Waiting>,
+    answer: &'a mut Answer,
+    deflated: &'a mut Vec<u8>,
+    ordinal: u64,
+    answered: &'a mut u64,
+    heard: &'a mut u64,
+}
+
+impl Ear<'_> {
+    #[inline]
+    fn hear(&mut self, piece: Piece<'_>, pen: &Pen, book: &mut Book, now: u64) -> Result<(), BadFrame> {
+        let Piece { kind, bytes, first, last, fragmented, deflated } = piece;
+        let answer = &mut *self.answer;
+        // Guard: `self.waiting.is_empty()` as `false` fails load/ws::wrong::what_nobody_asked
+        if first {
+            *answer = Answer { unasked: self.waiting.is_empty(), ..Answer::default() };
+        }
+        answer.first.get_or_insert(now);
+        let begin = Payload::begin(self.ordinal, *self.answered);
+        if !deflated {
+            hear(answer, begin, pen.payload, (kind, bytes));
+        } else if first && last {
+            deflate::read(kind, bytes, pen.longest(), |plain| {
+                hear(answer, begin, pen.payload, (kind, plain))
+            })?;
+        } else {
+            self.deflated.extend_from_slice(bytes);
+            if last {
+                let whole = std::mem::take(self.deflated);
+                deflate::read(kind, &whole, pen.longest(), |plain| {
+                    hear(answer, begin, pen.payload, (kind, plain))
+                })?;
+            }
+        }
+        if last {
+            let answer = std::mem::take(answer);
+            if answer.unasked {
+                book.own.unasked += 1;
+            } else if let Some(message) = self.waiting.pop_front() {
+                *self.answered += 1;
+                *self.heard += 1;
+                book.own.fragmented += u64::from(fragmented);
+                book.own.deflated += u64::from(deflated);
+                let size = pen.payload.size as u64;
+                // Guard: `pen.payload.verify && answer.at != size` as `false` fails
+                // load/ws::wrong::answers_that_are_not
+                let wrong = answer.wrong || pen.payload.verify && answer.at != size;
+                book.answered(message, answer.first.unwrap_or(now), now);
+                // Guard: `wrong` as `false` fails load/ws::wrong::answers_that_are_not
+                if wrong {
+                    book.wrong(message, now);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

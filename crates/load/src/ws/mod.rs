@@ -136,6 +136,10 @@ impl Dialogue for WsLoadConfig {
         opened.tls
     }
 
+    fn opened(own: &mut Own, opened: &Opened) {
+        own.deflating += u64::from(opened.deflates);
+    }
+
     fn not_opened(own: &mut Own, trouble: &Trouble) {
         if let Trouble::Own(Fault::Opening(why)) = trouble {
             own.handshake_failed(why);
@@ -155,6 +159,7 @@ impl Dialogue for WsLoadConfig {
             late: all.late,
             wrong: all.wrong,
             fragmented: own.fragmented,
+            deflated: own.deflated,
             unasked: own.unasked,
             pings: own.pings,
             unsent: all.unsent,
@@ -163,6 +168,7 @@ impl Dialogue for WsLoadConfig {
             not_connected: all.not_connected,
             connections_refused: all.connections_refused,
             handshakes_failed: own.handshakes_failed,
+            deflating: own.deflating,
             broken: all.broken,
             closed_by_server: own.closed_by_server,
             closed: own.closed,
@@ -177,6 +183,7 @@ impl Dialogue for WsLoadConfig {
         let counts = [
             ("late", all.late),
             ("fragmented", own.fragmented),
+            ("deflated", own.deflated),
             ("unasked", own.unasked),
             ("pings", own.pings),
             ("handshakes-failed", own.handshakes_failed),

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use flowlane::TcpStream;
 use flowlane_http::h1::{Limits, MOST_INTERIM, response};
 use flowlane_http::tls::{ClientTls, ServerName, Stream};
+use flowlane_http::ws::deflate::OFFER;
 use flowlane_http::ws::handshake::{self, VERSION};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -25,6 +26,7 @@ pub struct Opening {
     /// The request up to the key.
     request: Vec<u8>,
     protocol: Option<String>,
+    deflate: bool,
 }
 
 /// A connection that has become one.
@@ -33,18 +35,22 @@ pub struct Opened {
     pub(super) stream: Stream<TcpStream>,
     /// What came behind the answer.
     pub(super) rest: Vec<u8>,
+    /// Whether messages may be compressed.
+    pub(super) deflates: bool,
     /// How long TLS's handshake took, nanoseconds.
     pub(super) tls: Option<u64>,
 }
 
 impl Opening {
-    /// A request for `path` at `authority` with these further fields, of which a subprotocol is one. `tls`: with whom, if it is made.
+    /// A request for `path` at `authority` with these further fields, of which a subprotocol is one. `tls`: with whom, if it is made; `deflate`:
+    /// offer compressed messages.
     #[must_use]
     pub fn new(
         tls: Option<(ClientTls, ServerName<'static>)>,
         authority: &str,
         path: &str,
         fields: &[(String, String)],
+        deflate: bool,
     ) -> Self {
         let host = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
         let host = host.map_or(authority, |(_, value)| value);
@@ -66,9 +72,14 @@ impl Opening {
                 }
             }
         }
+        if deflate {
+            for part in ["Sec-WebSocket-Extensions: ", OFFER, "\r\n"] {
+                request.push_str(part);
+            }
+        }
         request.push_str("Sec-WebSocket-Key: ");
         let protocol = (!protocols.is_empty()).then(|| protocols.join(","));
-        Self { tls, request: request.into_bytes(), protocol }
+        Self { tls, request: request.into_bytes(), protocol, deflate }
     }
 
     /// Makes a WebSocket of a connection that stands.
@@ -105,9 +116,10 @@ impl Opening {
                     continue;
                 }
                 let protocol = self.protocol.as_deref();
-                handshake::answered(answer.status, answer.fields, &key, protocol)
-                    .map_err(NotOpened::Answer)?;
-                return Ok(Opened { stream, rest: held.split_off(len), tls: took });
+                let deflates =
+                    handshake::answered(answer.status, answer.fields, &key, protocol, self.deflate)
+                        .map_err(NotOpened::Answer)?;
+                return Ok(Opened { stream, rest: held.split_off(len), deflates, tls: took });
             }
         }
     }
@@ -140,11 +152,13 @@ mod tests {
     fn a_request_has_what_it_needs_once() {
         let fields = [("Origin", "http://a"), ("host", "b"), ("Sec-WebSocket-Protocol", "chat, x")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let opening = Opening::new(None, "c:7", "/p?q", &fields);
+        let opening = Opening::new(None, "c:7", "/p?q", &fields, false);
         let request = String::from_utf8(opening.request).unwrap();
         let head = "GET /p?q HTTP/1.1\r\nHost: b\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
         let rest = "Sec-WebSocket-Version: 13\r\nUser-Agent: flowlane\r\nOrigin: http://a\r\n";
         assert_eq!(request, format!("{head}{rest}Sec-WebSocket-Protocol: chat, x\r\nSec-WebSocket-Key: "));
         assert_eq!(opening.protocol.as_deref(), Some("chat, x"));
+        let offers = String::from_utf8(Opening::new(None, "c", "/", &[], true).request).unwrap();
+        assert!(offers.contains(&format!("\r\nSec-WebSocket-Extensions: {OFFER}\r\n")), "{offers}");
     }
 }

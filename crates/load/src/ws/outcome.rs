@@ -26,6 +26,8 @@ counts! {
     wrong,
     /// Answers that came in fragments.
     fragmented,
+    /// Answers that came compressed.
+    deflated,
     /// Messages for which no message of ours waited.
     unasked,
     /// Pings of the server, answered.
@@ -42,6 +44,8 @@ counts! {
     connections_refused,
     /// Of those, that failed after the connection stood: TLS, or the opening handshake.
     handshakes_failed,
+    /// WebSockets whose server agreed to compressed messages.
+    deflating,
     /// WebSockets that ended before the run did.
     broken,
     /// Of those, closed by the server with a close frame.

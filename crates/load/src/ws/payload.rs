@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use flowlane_http::ws::{Kind, frame, mask};
+use flowlane_http::ws::{Kind, deflate, frame, mask};
 
 use crate::tcp::pattern::{self, LONGEST, PERIOD};
 
@@ -18,6 +18,38 @@ pub struct Payload {
     pub size: usize,
     /// Whether answers are compared. If not, any message is an answer.
     pub verify: bool,
+    /// Whether it is words, of which compression makes a third.
+    pub words: bool,
+}
+
+/// What messages that are compressed are made of, as much like records as it takes.
+const WORDS: [&str; 16] = [
+    "\"name\": ",
+    "\"price\": ",
+    "\"time\": ",
+    "\"from\": ",
+    "true, ",
+    "false, ",
+    "null, ",
+    "lane ",
+    "queue ",
+    "{ ",
+    "}, ",
+    "1024, ",
+    "0.25, ",
+    "\"open\", ",
+    "\"closed\", ",
+    "packet ",
+];
+
+/// Words, one after the other.
+fn words() -> &'static [u8] {
+    static ALL: OnceLock<Vec<u8>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let word = |nth| WORDS[usize::from(pattern::slice(nth, 1)[0] >> 4)].bytes();
+        let period: Vec<u8> = (0..PERIOD as u64).flat_map(word).take(PERIOD).collect();
+        period.iter().copied().cycle().take(PERIOD + LONGEST).collect()
+    })
 }
 
 /// The pattern as printable characters of ASCII.
@@ -39,6 +71,10 @@ impl Payload {
     #[inline]
     fn slice(self, at: u64, len: usize) -> &'static [u8] {
         let len = len.min(LONGEST);
+        if self.words {
+            let from = (at % PERIOD as u64) as usize;
+            return &words()[from..from + len];
+        }
         match self.kind {
             Kind::Binary => pattern::slice(at, len),
             Kind::Text => {
@@ -53,13 +89,25 @@ impl Payload {
     pub(super) fn write(self, begin: u64, key: [u8; 4], out: &mut Vec<u8>) {
         frame::head(out, self.kind.into(), true, self.size, Some(key));
         let from = out.len();
+        self.append(begin, out);
+        mask::apply(key, 0, &mut out[from..]);
+    }
+
+    /// As [`write`](Self::write), compressed. `plain` is empty before and after.
+    pub(super) fn write_deflated(self, begin: u64, key: [u8; 4], plain: &mut Vec<u8>, out: &mut Vec<u8>) {
+        self.append(begin, plain);
+        deflate::write(out, self.kind.into(), plain, Some(key));
+        plain.clear();
+    }
+
+    #[inline]
+    fn append(self, begin: u64, out: &mut Vec<u8>) {
         let mut at = 0;
         while at < self.size {
             let piece = self.slice(begin + at as u64, self.size - at);
             out.extend_from_slice(piece);
             at += piece.len();
         }
-        mask::apply(key, 0, &mut out[from..]);
     }
 
     /// Whether these are bytes of the message that begins there, from its byte `at` on.
@@ -84,7 +132,7 @@ mod tests {
         for (kind, size) in
             [(Kind::Text, 0), (Kind::Text, 200_000), (Kind::Binary, 7), (Kind::Binary, 70_000)]
         {
-            let payload = Payload { kind, size, verify: true };
+            let payload = Payload { kind, size, verify: true, words: size == 70_000 };
             let begin = Payload::begin(12, 65_000);
             let mut out = Vec::new();
             payload.write(begin, [1, 2, 3, 250], &mut out);

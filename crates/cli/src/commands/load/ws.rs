@@ -76,6 +76,9 @@ struct OpeningOptions {
     /// Subprotocol to ask for. May be repeated, the preferred one first.
     #[arg(long, value_name = "NAME", value_parser = protocol)]
     protocol: Vec<String>,
+    /// Offer compressed messages (permessage-deflate) and send them so. They are of words then, of which compression makes a third.
+    #[arg(long)]
+    deflate: bool,
     /// Accept any certificate.
     #[arg(long, short = 'k')]
     insecure: bool,
@@ -159,7 +162,7 @@ impl OpeningOptions {
         if !self.protocol.is_empty() {
             fields.push(("Sec-WebSocket-Protocol".to_owned(), self.protocol.join(", ")));
         }
-        Ok(Opening::new(tls, &url.authority(), &url.path, &fields))
+        Ok(Opening::new(tls, &url.authority(), &url.path, &fields, self.deflate))
     }
 }
 
@@ -205,7 +208,7 @@ impl Load for Ws {
             depth: usize::try_from(self.depth).context("--depth")?,
             rate: self.rate,
             poisson: self.poisson,
-            payload: Payload { kind, size: self.size, verify: !self.any_answer },
+            payload: Payload { kind, size: self.size, verify: !self.any_answer, words: self.opening.deflate },
             phases,
             timeout: self.timeout,
             exact: near.exact(),
@@ -266,16 +269,22 @@ impl Load for Ws {
         let Target { url, .. } = &self.target;
         let scheme = if url.https { "wss" } else { "ws" };
         let kind = if self.text { "text" } else { "binary" };
+        let deflate = if self.opening.deflate { ", compressed" } else { "" };
         let answers = if self.any_answer { ", any answer" } else { "" };
         let more = BTreeMap::from([
             ("url".to_owned(), format!("{scheme}://{}{}", url.authority(), url.path)),
-            ("messages".to_owned(), format!("{kind}, {} bytes{answers}", self.size)),
+            ("messages".to_owned(), format!("{kind}, {} bytes{deflate}{answers}", self.size)),
         ]);
         Words { schedule, open_loop: config.rate.is_some(), requests: Vec::new(), more }
     }
 
     fn judge(&self, counts: &WsCounts, interrupted: bool) -> Judgement {
-        Judgement { failure: failure(counts, interrupted), failures_count: !interrupted }
+        let failure = failure(counts, interrupted).or_else(|| {
+            // Guard: `counts.deflating == 0` as `false` fails cli/load_ws::compressed_messages
+            let refused = self.opening.deflate && counts.connected > 0 && counts.deflating == 0;
+            refused.then(|| "--deflate: the server agrees to no compressed messages".to_owned())
+        });
+        Judgement { failure, failures_count: !interrupted }
     }
 }
 

@@ -69,6 +69,9 @@ pub(crate) struct HttpArguments {
     /// Most bytes in a message of a WebSocket.
     #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "1Mi", value_parser = units::size)]
     max_message: usize,
+    /// Agree to compressed messages of a WebSocket (permessage-deflate), if a client offers them; they go back compressed.
+    #[arg(long, help_heading = "HTTP")]
+    ws_deflate: bool,
     /// Most memory for answers that peers do not read, in bytes over all lanes.
     #[arg(long, value_name = "SIZE", help_heading = "HTTP", default_value = "256Mi", value_parser = units::size)]
     max_memory: usize,
@@ -155,6 +158,7 @@ pub(super) fn plan(arguments: HttpArguments) -> anyhow::Result<(Plan, Http)> {
         },
         max_body: a.max_body as u64,
         max_message: a.max_message as u64,
+        ws_deflate: a.ws_deflate,
         requests_per_connection: a.keepalive.unwrap_or(u64::MAX),
         connections_per_lane: a.max_connections,
         memory: a.max_memory as u64,

@@ -144,7 +144,7 @@ impl Exchange {
             Body::Echo => Source::Echo { body, call: reply.kind == call::KIND },
             Body::Events(events) => Source::Events(events),
             // HTTP/2 has no field that asks for it.
-            Body::WebSocket(_) => return None,
+            Body::WebSocket { .. } => return None,
         };
         let mut sending = Sending { stream, source, at: 0, len: len.unwrap_or(0), open: self.open };
         if matches!(sending.source, Source::Pattern | Source::Kept(_)) && sending.len <= PATTERN as u64 {

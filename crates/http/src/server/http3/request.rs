@@ -299,7 +299,7 @@ impl Request {
         match after(&mut small, reply, false, PIECE) {
             After::Send(sending) => self.sending = Some(sending),
             // What comes has a frame of its own; of a WebSocket there is none here.
-            After::Nothing | After::Echo { .. } | After::WebSocket => {}
+            After::Nothing | After::Echo { .. } | After::WebSocket(_) => {}
         }
         if !small.is_empty() {
             h3::data(small.len() as u64, &mut self.out);

@@ -129,6 +129,34 @@ fn what_is_wrong_is_named() {
     check(Side::Server, b"\x01\x01a\x81\x00", &[], Some(Fault::Interleaved));
 }
 
+/// RFC 7692 §6: the first frame of a message says that it is compressed; what it carries is not looked at.
+#[test]
+fn compressed_messages_are_said_to_be_so() {
+    let said = |bytes: &[u8]| {
+        let (mut reader, mut said, mut at) = (Reader::new(Side::Server, 100).deflates(true), Vec::new(), 0);
+        let mut bytes = bytes.to_vec();
+        loop {
+            match reader.next(&mut bytes[at..]) {
+                Err(fault) => return (said, Some(fault)),
+                Ok((_, None)) => return (said, None),
+                Ok((used, Some(event))) => {
+                    at += used;
+                    if let Event::Data { deflated, last, fragmented, .. } = event {
+                        said.push((deflated, last, fragmented));
+                    }
+                }
+            }
+        }
+    };
+    let not_utf8 = b"\xc1\x02\xff\xff\x81\x02ok\x42\x01a\x89\x00\x80\x01b";
+    let all = vec![(true, true, false), (false, true, false), (true, false, false), (true, true, true)];
+    assert_eq!(said(not_utf8), (all, None));
+    for wrong in [&b"\x42\x01a\xc0\x01b"[..], b"\xc9\x00", b"\xc8\x00", b"\xa1\x00", b"\x91\x00"] {
+        assert_eq!(said(wrong).1, Some(Fault::Reserved), "{wrong:x?}");
+    }
+    assert_eq!(said(b"\x81\x02\xff\xff").1, Some(Fault::Utf8), "one that is not compressed");
+}
+
 /// The sum of the fragments is what is limited, and fragments without a byte end as well.
 #[test]
 fn messages_without_end_end() {

@@ -78,6 +78,8 @@ pub trait Dialogue: Debug + Send + Sync + Sized + 'static {
     fn tls(_opened: &Self::Opened) -> Option<u64> {
         None
     }
+    /// Takes note of a connection that was opened.
+    fn opened(_own: &mut Self::Own, _opened: &Self::Opened) {}
     /// Takes note of a connection that could not be opened.
     fn not_opened(_own: &mut Self::Own, _trouble: &Trouble<Self::Fault>) {}
     /// Whether something is to be sent before the run.

@@ -100,6 +100,7 @@ fn is_opened<D: Dialogue>(
         Ok(opened) => {
             lane.common.gate.door.opens();
             inner.book.connected(now, now.saturating_sub(begun), D::tls(&opened));
+            D::opened(&mut inner.book.own, &opened);
             Some(inner.stands(at, opened, now))
         }
         Err(Some(trouble)) => {

@@ -8,7 +8,7 @@ use flowlane::{
 };
 use flowlane_http::server::{Counts, Options, Server};
 use flowlane_http::tls::{ClientTls, ServerName, ServerTls};
-use flowlane_http::ws::{Event, Kind, Opcode, Reader, Side, frame, handshake};
+use flowlane_http::ws::{Event, Kind, Opcode, Reader, Side, deflate, frame, handshake};
 use flowlane_load::report::{About, PoolAbout, Run};
 use flowlane_load::ws::{Opening, Payload, WsCounts, WsLoad, WsLoadConfig};
 use flowlane_load::{ClientRange, Phase, Sources};
@@ -44,6 +44,21 @@ pub(in super::super) enum Far {
     Says(&'static [u8], bool),
     /// Echoes, and answers no close frame.
     KeepsOpen,
+    /// Agrees to compressed messages and echoes them as it is said.
+    Deflates(Deflates),
+}
+
+/// How a server echoes compressed messages, which it does not look into.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in super::super) enum Deflates {
+    /// As they came.
+    Well,
+    /// In two fragments.
+    Fragments,
+    /// Every tenth answer ends too early.
+    Short,
+    /// Every tenth answer does not decompress.
+    Garbage,
 }
 
 const WIRE: &str = "10.0.0.1:80";
@@ -83,6 +98,22 @@ impl Serving {
                 answer.0 = if opcode == Opcode::Text { Opcode::Binary } else { Opcode::Text }
             }
             Far::Longer if tenth => answer.1.push(b' '),
+            Far::Deflates(how) => {
+                match how {
+                    Deflates::Short if tenth => answer.1 = vec![0],
+                    Deflates::Garbage if tenth => answer.1 = vec![0xff; 9],
+                    _ => {}
+                }
+                let begin = if how == Deflates::Fragments { answer.1.len() / 2 } else { answer.1.len() };
+                frame::head(&mut out, opcode, how != Deflates::Fragments, begin, None);
+                // RFC 7692 §6: RSV1.
+                out[0] |= 0x40;
+                out.extend_from_slice(&answer.1[..begin]);
+                if how == Deflates::Fragments {
+                    frame::write(&mut out, Opcode::Continuation, &answer.1[begin..], None);
+                }
+                return (out, true);
+            }
             Far::Silent => return (out, true),
             Far::Says(bytes, again) => {
                 return (if again { bytes.repeat(4096) } else { bytes.to_vec() }, true);
@@ -161,7 +192,12 @@ pub(in super::super) async fn serve(stream: TcpStream, far: Far) {
     assert!(text.starts_with("GET /ws HTTP/1.1\r\nHost: far\r\n"), "{text}");
     let good =
         "HTTP/1.1 101 Yes\r\nupgrade: WebSocket\r\nconnection: upgrade\r\nsec-websocket-accept: KEY\r\n\r\n";
-    let answer = if let Far::Answers(answer) = far { answer } else { good };
+    let agreed = format!("{}Sec-WebSocket-Extensions: {}\r\n\r\n", &good[..good.len() - 2], deflate::OFFER);
+    let answer = match far {
+        Far::Answers(answer) => answer,
+        Far::Deflates(_) => &agreed,
+        _ => good,
+    };
     let mut answer = answer.replace("KEY", &handshake::accept(key.as_bytes())).into_bytes();
     if far == Far::Greets {
         // With the answer, in one write.
@@ -171,7 +207,9 @@ pub(in super::super) async fn serve(stream: TcpStream, far: Far) {
         return;
     }
     let last = (Opcode::Binary, vec![0; 64]);
-    Serving { stream, reader: Reader::new(Side::Client, 64 << 20), answers: 0, last }.serve(far).await;
+    Serving { stream, reader: Reader::new(Side::Client, 64 << 20).deflates(true), answers: 0, last }
+        .serve(far)
+        .await;
 }
 
 fn rss() -> Arc<Rss> {
@@ -180,7 +218,12 @@ fn rss() -> Arc<Rss> {
 
 /// How connections are opened; `tls` with whom.
 pub(super) fn opening(tls: Option<(ClientTls, ServerName<'static>)>) -> Arc<Opening> {
-    Arc::new(Opening::new(tls, "far", "/ws", &[]))
+    Arc::new(Opening::new(tls, "far", "/ws", &[], false))
+}
+
+/// Compressed messages are offered.
+pub(super) fn offering() -> Arc<Opening> {
+    Arc::new(Opening::new(None, "far", "/ws", &[], true))
 }
 
 /// Two hundred milliseconds of messages on four connections.
@@ -194,7 +237,7 @@ pub(in super::super) fn config() -> WsLoadConfig {
         depth: 1,
         rate: None,
         poisson: false,
-        payload: Payload { kind: Kind::Binary, size: 64, verify: true },
+        payload: Payload { kind: Kind::Binary, size: 64, verify: true, words: false },
         phases: vec![Phase::hold(Duration::from_millis(200))],
         timeout: Duration::from_secs(5),
         exact: true,
@@ -237,7 +280,7 @@ pub(super) fn run_with(far: Far, config: WsLoadConfig, tls: Option<ServerTls>) -
     let load = WsLoad::new(config).unwrap();
     let on = |a: &str| Interface { addresses: vec![a.parse().unwrap()], ..Interface::default() };
     let mut builder = Runtime::builder().pin(false).seed(7);
-    let options = Options { tls, max_message: 16 << 20, ..Options::default() };
+    let options = Options { tls, max_message: 16 << 20, ws_deflate: true, ..Options::default() };
     let good = Server::new(options, rss().buckets.len()).unwrap();
     let ours = good.clone();
     let server = Host::new("server", rss(), move || {
@@ -285,6 +328,7 @@ fn assert_agree(ran: &Ran) {
     for (name, count) in [
         ("late", c.late),
         ("fragmented", c.fragmented),
+        ("deflated", c.deflated),
         ("unasked", c.unasked),
         ("pings", c.pings),
         ("handshakes-failed", c.handshakes_failed),

@@ -1,5 +1,6 @@
 //! Load over WebSockets against our own server, whose counts must be the generator's, against tungstenite, and against servers that do wrong.
 
+mod deflate;
 pub(super) mod kit;
 mod wrong;
 
@@ -37,7 +38,7 @@ fn the_figures_are_those_of_the_server() {
     for (kind, size, depth) in
         [(Kind::Binary, 64, 1), (Kind::Text, 0, 1), (Kind::Text, 300, 8), (Kind::Binary, 70_000, 2)]
     {
-        let payload = Payload { kind, size, verify: true };
+        let payload = Payload { kind, size, verify: true, words: false };
         let ran = run(Far::Good, WsLoadConfig { payload, depth, ..config() });
         assert_is_what_the_server_did(&ran, kind);
         let c = ran.counts;
@@ -48,7 +49,7 @@ fn the_figures_are_those_of_the_server() {
 
 #[test]
 fn messages_of_megabytes_come_whole() {
-    let payload = Payload { kind: Kind::Text, size: 3 << 20, verify: true };
+    let payload = Payload { kind: Kind::Text, size: 3 << 20, verify: true, words: false };
     let phases = vec![Phase::hold(Duration::from_millis(500))];
     let ran = run(Far::Good, WsLoadConfig { payload, phases, ..config() });
     assert_is_what_the_server_did(&ran, Kind::Text);
@@ -150,7 +151,7 @@ fn tungstenite_echoes_what_it_is_sent() {
     });
     let rss = Arc::new(Rss::new(Key::MICROSOFT, 1));
     let sources = Sources::Addresses { clients: Vec::new(), lanes: rss.buckets.len() };
-    let payload = Payload { kind: Kind::Text, size: 1000, verify: true };
+    let payload = Payload { kind: Kind::Text, size: 1000, verify: true, words: false };
     let load = WsLoad::new(WsLoadConfig {
         target: Endpoint::from(address),
         sources,

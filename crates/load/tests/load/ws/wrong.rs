@@ -22,7 +22,7 @@ fn fragments_are_joined_and_pings_among_them_answered() {
 fn answers_that_are_not_the_message_are_wrong() {
     for far in [Far::Corrupts, Far::Repeats, Far::OtherKind, Far::Longer] {
         for verify in [true, false] {
-            let payload = Payload { kind: Kind::Text, size: 200, verify };
+            let payload = Payload { kind: Kind::Text, size: 200, verify, words: false };
             let ran = run(far, WsLoadConfig { payload, ..config() });
             let c = ran.counts;
             assert!(c.answered >= 100, "{far:?}: {c:?}");
@@ -153,7 +153,7 @@ fn fragments_without_end_are_refused() {
         }
         bytes.leak()
     }
-    let payload = Payload { kind: Kind::Binary, size: 10, verify: false };
+    let payload = Payload { kind: Kind::Binary, size: 10, verify: false, words: false };
     let phases = vec![Phase::hold(Duration::from_millis(500))];
     let config = WsLoadConfig { payload, phases, connections: 1, ..config() };
     let ran = run(Far::Says(endless(512), false), config.clone());
