@@ -203,8 +203,6 @@ impl Socket {
     fn input(&mut self, input: &mut [u8], out: &mut Vec<u8>) -> usize {
         let mut at = 0;
         let most = self.lane.memory().allowance().min(OUTPUT);
-        // Guard: `out.len() + self.inflated < most` as `out.len() < most` fails
-        // server/websocket::deflate::others_have_their_turn
         while self.end != End::Said && out.len() + self.inflated < most {
             match self.reader.next(&mut input[at..]) {
                 Ok((used, event)) => {
