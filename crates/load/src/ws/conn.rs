@@ -298,6 +298,7 @@ impl Conn {
 }
 
 /// A piece of a message: see [`Event::Data`].
+#[derive(Clone, Copy)]
 struct Piece<'a> {
     kind: Kind,
     bytes: &'a [u8],
@@ -332,14 +333,14 @@ impl Ear<'_> {
             hear(answer, begin, pen.payload, (kind, bytes));
         } else if first && last {
             deflate::read(kind, bytes, pen.longest(), |plain| {
-                hear(answer, begin, pen.payload, (kind, plain))
+                hear(answer, begin, pen.payload, (kind, plain));
             })?;
         } else {
             self.deflated.extend_from_slice(bytes);
             if last {
                 let whole = std::mem::take(self.deflated);
                 deflate::read(kind, &whole, pen.longest(), |plain| {
-                    hear(answer, begin, pen.payload, (kind, plain))
+                    hear(answer, begin, pen.payload, (kind, plain));
                 })?;
             }
         }

@@ -144,6 +144,7 @@ const SENT: &[(&str, &[&str])] = &[
             "timeout",
             "header",
             "protocol",
+            "deflate",
             "insecure",
             "warm_up",
             "duration",
