@@ -20,6 +20,8 @@ const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 /// Bytes that room for output grows by at least, and room that a thread keeps.
 const MORE: usize = 4 << 10;
 const KEPT: usize = 256 << 10;
+/// Last blocks that a message may have: each ends a stream, and the next one begins with a window of zeros, which takes as long as a kilobyte of data.
+const MOST_ENDS: u8 = 16;
 /// Bits of the window of DEFLATE (RFC 1951 §2), and the fewest that may be asked for.
 const MOST_BITS: u8 = 15;
 const FEWEST_BITS: u8 = 8;
@@ -194,10 +196,10 @@ fn deflate(message: &[u8], out: &mut Vec<u8>) {
         let mut at = 0;
         loop {
             let before = codec.deflate.total_in();
-            // It fails on a wrong order of calls alone.
-            let _ = codec.deflate.compress_vec(&message[at..], out, FlushCompress::Sync);
+            let done = codec.deflate.compress_vec(&message[at..], out, FlushCompress::Sync);
             at += (codec.deflate.total_in() - before) as usize;
-            if at == message.len() && out.len() < out.capacity() {
+            // It fails on a wrong order of calls alone.
+            if done.is_err() || at == message.len() && out.len() < out.capacity() {
                 break;
             }
             out.reserve(MORE);
@@ -217,6 +219,7 @@ fn inflate(message: &[u8], longest: u64, out: &mut Vec<u8>) -> Result<(), Fault>
     let begin = out.len();
     with_codec(|codec| {
         codec.inflate.reset(false);
+        let mut ends = 0;
         for piece in [message, &TAIL] {
             let mut at = 0;
             loop {
@@ -233,7 +236,14 @@ fn inflate(message: &[u8], longest: u64, out: &mut Vec<u8>) -> Result<(), Fault>
                 at += (codec.inflate.total_in() - before) as usize;
                 match status.map_err(|_| Fault::Deflate)? {
                     // A last block ends the stream and not the message (§7.2.3.4).
-                    Status::StreamEnd => codec.inflate.reset(false),
+                    Status::StreamEnd => {
+                        ends += 1;
+                        // Guard: `ends > MOST_ENDS` as `false` fails ws::deflate::tests::no_more_than_is_allowed
+                        if ends > MOST_ENDS {
+                            return Err(Fault::Deflate);
+                        }
+                        codec.inflate.reset(false);
+                    }
                     Status::Ok | Status::BufError => {}
                 }
                 if at == piece.len() && out.len() < out.capacity() {
@@ -305,7 +315,10 @@ mod tests {
                 out.capacity()
             );
         }
-        for wrong in [&[0xff][..], &[0x07, 1, 2, 3], &[0x00, 0x05, 0x00, 0x00, 0x00]] {
+        // Each of these is a last block without a byte.
+        let ends = [3, 0].repeat(usize::from(MOST_ENDS) + 1);
+        assert_eq!(inflated(&ends[2..]), Ok(Vec::new()));
+        for wrong in [&[0xff][..], &[0x07, 1, 2, 3], &[0x00, 0x05, 0x00, 0x00, 0x00], &ends] {
             assert_eq!(inflated(wrong), Err(Fault::Deflate), "{wrong:x?}");
         }
         assert_eq!(inflated(&deflated(b"after a fault")), Ok(b"after a fault".to_vec()));
