@@ -127,11 +127,27 @@ fn zoned(ip: IpAddr, on: u32) -> String {
     Interface::numbered(on).map_or_else(|| ip.to_string(), |interface| format!("{ip}%{}", interface.name()))
 }
 
+/// Refuses the number behind an address, or alone, that is no port.
+///
+/// # Errors
+/// In one line what a port is.
+pub(crate) fn port_of(text: &str) -> Result<(), String> {
+    let port = text.rsplit_once(':').map_or(text, |(_, port)| port);
+    let is_number = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    // Behind the last colon of an address of IPv6 alone stands no port.
+    // Guard: `is_number && port.parse::<u16>().is_err()` as `false` fails address::tests::a_number_that_is_no_port
+    if is_number && port.parse::<u16>().is_err() {
+        return Err(format!("{port} is no port: it is a number from 1 to 65535"));
+    }
+    Ok(())
+}
+
 /// Where to listen for those who watch: an address with its port, or a port of the loopback address.
 pub(crate) fn listening(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
+    port_of(text)?;
     if text.contains('%') {
         return zone::parse(text);
     }
@@ -141,6 +157,16 @@ pub(crate) fn listening(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_is_no_port_is_named() {
+        for text in ["10.0.0.1:70000", "[fd00::1]:65536", "name:99999999999999999999", "70000"] {
+            assert!(port_of(text).unwrap_err().ends_with("is a number from 1 to 65535"), "{text}");
+        }
+        for text in ["10.0.0.1:80", "fd00::1", "[fe80::1%eth0]:65535", "name", "80", "fd00::8000", ""] {
+            assert_eq!(port_of(text), Ok(()), "{text}");
+        }
+    }
 
     #[test]
     fn a_link_needs_the_network_and_the_kernel_does_not() {

@@ -86,7 +86,31 @@ fn line(error: &anyhow::Error) -> String {
             line = format!("{line}: {cause}");
         }
     }
+    if let Some(mend) = mend(&line) {
+        line = format!("{line}: {mend}");
+    }
     line.replace('\n', " ")
+}
+
+/// How an error of the kernel's is mended, by the numbers with which it says so (`EMFILE`, `ENFILE`, `EAGAIN` of a thread, `ENOMEM`), where the error
+/// does not say it; and what `-` is meant to be where it is no file.
+fn mend(line: &str) -> Option<&'static str> {
+    let is = |number: u8| line.contains(&format!("(os error {number})"));
+    if line.contains("ulimit") {
+        None
+    } else if is(24) {
+        Some("raise the limit with 'ulimit -n'")
+    } else if is(23) {
+        Some("raise the system's limit, fs.file-max")
+    } else if is(11) && line.contains("thread") {
+        Some("raise the limit with 'ulimit -u', or that of the control group (pids.max)")
+    } else if line.contains("-: No such file") && (line.starts_with("-:") || line.contains(" -:")) {
+        Some("standard input is /dev/stdin here")
+    } else if is(12) {
+        Some("raise the limit with 'ulimit -v', or that of the control group (memory.max)")
+    } else {
+        None
+    }
 }
 
 /// Prints in one line what is wrong with the arguments. Help and version that were asked for are printed as a success.
@@ -125,6 +149,8 @@ fn plainly(line: &str) -> String {
     let Some((about, what)) = line.rsplit_once(": ") else { return line.to_owned() };
     let range = what.split_once(" is not in ").and_then(|(_, range)| range.split_once("..="));
     if let Some((from, to)) = range {
+        // A number of sixteen bits that is a port.
+        let from = if about.contains("PORT>") && to == "65535" { "1" } else { from };
         return format!("{about}: from {from} to {to}");
     }
     let words = match what {
@@ -148,11 +174,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_limited_is_mended_once() {
+        let of = |context: &'static str, number| {
+            line(&anyhow::Error::from(io::Error::from_raw_os_error(number)).context(context))
+        };
+        for (context, number, mend) in [
+            ("listening for signals", 24, "'ulimit -n'"),
+            ("x", 23, "fs.file-max"),
+            ("starting a thread", 11, "'ulimit -u'"),
+            ("frame memory", 12, "'ulimit -v'"),
+        ] {
+            assert!(of(context, number).contains(mend), "{}", of(context, number));
+        }
+        assert!(!of("reading", 11).contains("ulimit"));
+        for (context, stdin) in [("--data -", true), ("-", true), ("--data a-", false)] {
+            assert_eq!(of(context, 2).ends_with("standard input is /dev/stdin here"), stdin, "{context}");
+        }
+        let said = of("no file descriptor is free: raise the limit with 'ulimit -n'", 24);
+        assert_eq!(said.matches("ulimit").count(), 1, "{said}");
+    }
+
+    #[test]
     fn errors_about_values_have_no_words_of_rust() {
         for (given, said) in [
             (
                 "invalid value '0' for '--x <X>': 0 is not in 1..=1000",
                 "invalid value '0' for '--x <X>': from 1 to 1000",
+            ),
+            (
+                "invalid value '70000' for '--port <PORT>': 70000 is not in 0..=65535",
+                "invalid value '70000' for '--port <PORT>': from 1 to 65535",
             ),
             ("for '<B>': invalid digit found in string", "for '<B>': a whole number is needed"),
             ("for '<B>': 'x' is no link: give kernel", "for '<B>': 'x' is no link: give kernel"),

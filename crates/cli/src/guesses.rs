@@ -59,8 +59,14 @@ fn of_command(error: &clap::Error, arguments: &[String]) -> Option<String> {
             if after == Some("-c") && value.parse::<f64>().is_err() {
                 return Some("-c is --connections here: the target is an argument".to_owned());
             }
+            if let Some(file) = value.strip_prefix('@').filter(|_| after == Some("-d")) {
+                return Some(format!("-d is --duration here: a body from a file is --body-file {file}"));
+            }
             if after == Some("-d") && !value.starts_with(|c: char| c.is_ascii_digit()) {
                 return Some("-d is --duration here: a body is --body TEXT or --body-file FILE".to_owned());
+            }
+            if after == Some("--json") && value.starts_with(['{', '[', '@']) {
+                return Some("--json prints the report as JSON here: a body is --body TEXT".to_owned());
             }
             let quiet = arguments.windows(2).any(behind);
             if quiet {
@@ -218,6 +224,9 @@ fn ours(option: &str) -> Option<&'static str> {
         "-t" | "--threads" => "threads are --workers N",
         "-m" => "the method is -X METHOD",
         "-b" => "the body is --body TEXT, --body-size or --body-file",
+        "--data-raw" | "--data-binary" | "--data-ascii" | "--data-urlencode" => {
+            "the body is --body TEXT or --body-file FILE, where '-' is standard input"
+        }
         "-z" | "--time" => "how long a run lasts is -d TIME",
         "-R" | "--rps" | "--qps" => "a rate is -r RATE",
         "-s" | "--script" => "a scenario is --scenario FILE",

@@ -24,9 +24,27 @@ pub fn legible(text: &str) -> String {
     shown
 }
 
+/// Most bytes of what somebody said that are shown.
+const SAID: usize = 48;
+
+/// The first bytes of what somebody said, in quotes and fit for one line: what is no printable ASCII is written as Rust writes it.
+#[must_use]
+pub fn said(bytes: &[u8]) -> String {
+    let more = if bytes.len() > SAID { "..." } else { "" };
+    format!("'{}{more}'", bytes[..bytes.len().min(SAID)].escape_ascii())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{counted, legible};
+    use super::{counted, legible, said};
+
+    #[test]
+    fn what_was_said_is_one_line() {
+        assert_eq!(said(b"SSH-2.0-x\r\n"), "'SSH-2.0-x\\r\\n'");
+        assert_eq!(said(b"\x1b[2J\xff"), "'\\x1b[2J\\xff'");
+        assert_eq!(said(&[b'a'; 49]), format!("'{}...'", "a".repeat(48)));
+        assert_eq!(said(b""), "''");
+    }
 
     #[test]
     fn what_acts_is_shown() {

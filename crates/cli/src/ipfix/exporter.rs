@@ -13,6 +13,7 @@ use flowlane::FlowRecords;
 use flowlane_stack::time::Time;
 
 use super::message::{Message, Record, Timeouts};
+use crate::address;
 use crate::say::say;
 use crate::units;
 
@@ -44,6 +45,7 @@ impl FromStr for Collector {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split(',');
         let place = words.next().unwrap_or_default();
+        address::port_of(place)?;
         let found = place.to_socket_addrs().map_err(|e| format!("{e} (HOST:PORT, such as 10.0.0.9:4739)"))?;
         let address = found.into_iter().next().ok_or("no address has that name")?;
         if address.port() == 0 || address.ip().is_unspecified() {

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use flowlane::written;
 use flowlane_load::find::burst::FoundBursts;
@@ -110,6 +110,11 @@ impl Outputs {
         self.push.check()?;
         let wanted = self.files();
         for (i, (option, path)) in wanted.iter().enumerate() {
+            // Guard: `path.as_os_str() != "-"` as `true` fails cli/outputs::a_dash_is_no_file
+            ensure!(
+                path.as_os_str() != "-",
+                "{option} -: standard output is /dev/stdout here; --json prints the report there"
+            );
             if let Some((other, _)) = wanted[..i].iter().find(|(_, p)| p == path) {
                 bail!("{option} and {other} both write to {}", path.display());
             }
@@ -258,11 +263,12 @@ impl Outputs {
     }
 }
 
-/// Whether a run ended before anything was sent or connected: the reason in one line is all that there is to say.
+/// Whether nothing was sent or connected in a run that failed: the reason in one line is all that there is to say.
 fn could_not_begin(run: &Run) -> bool {
     let all = |f: fn(&Counts) -> u64| f(&run.total.counts) + f(&run.total.unmeasured);
     let refused = all(|c| c.connections_failed) > 0 && all(|c| c.connections_opened) == 0;
-    run.ended == Ended::Failed && (refused || all(|c| c.sent) == 0)
+    // Guard: `refused && !run.ok` as `false` fails cli/load_target::where_no_route_leads
+    refused && !run.ok || run.ended == Ended::Failed && all(|c| c.sent) == 0
 }
 
 /// Files that were not there before the run. They are made before privileges are given up; those without a report are removed with this.

@@ -61,6 +61,39 @@ fn an_option_of_another_program_is_one_clear_line() {
             "unexpected argument '--connetions' found; a similar argument exists: '--connections'",
         ),
         ("bench udp --rounds 0", "invalid value '0' for '--rounds <ROUNDS>': from 1 to 1000"),
+        ("serve http --port 70000", "invalid value '70000' for '--port <PORT>': from 1 to 65535"),
+        (
+            "load tcp 10.0.0.1:70000",
+            "invalid value '10.0.0.1:70000' for '<TARGET>': 70000 is no port: it is a number from 1 to 65535",
+        ),
+        (
+            "serve http --metrics 70000",
+            "invalid value '70000' for '--metrics <ADDR:PORT>': 70000 is no port: it is a number from 1 to 65535",
+        ),
+        (
+            "load http http://a.example/ --data-binary @f",
+            "unexpected argument '--data-binary' found; the body is --body TEXT or --body-file FILE, where '-' is standard input",
+        ),
+        (
+            "load http http://a.example/ -d @f",
+            "invalid value '@f' for '--duration <DURATION>': '@f' is not a time such as 5s, 200ms, 50us or 2m; -d is --duration here: a body from a file is --body-file f",
+        ),
+        (
+            "load http --json {}",
+            "invalid value '{}' for '[URL]...': '{}': no URL: http://HOST:PORT/PATH or https://... is needed; --json prints the report as JSON here: a body is --body TEXT",
+        ),
+        (
+            "load http http://127.0.0.1:1/ --data a=b",
+            "--data a=b (a file of rows, one for each request; a body is --body 'a=b'): No such file or directory (os error 2)",
+        ),
+        (
+            "load http http://127.0.0.1:1/ --data @f",
+            "--data @f (rows, one for each request; a body is --body-file f): No such file or directory (os error 2)",
+        ),
+        (
+            "load http http://127.0.0.1:1/ --data -",
+            "--data -: No such file or directory (os error 2): standard input is /dev/stdin here",
+        ),
     ] {
         let output = flowlane(arguments).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -319,6 +352,85 @@ fn a_later_signal_ends_what_hangs() {
         drop(reader);
     }
     service.interrupt();
+}
+
+/// A peer accepts and says nothing, and may take ten minutes: the first signal ends the run all the same, with what there was, of which nothing has failed.
+#[test]
+fn a_run_whose_peer_is_silent_ends_at_the_first_signal() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap();
+    // It ends with the process; what is accepted stays, and is told when it has been asked something.
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut all = Vec::new();
+        for mut stream in silent.incoming().map_while(Result::ok) {
+            let _ = asked.send(stream.read(&mut [0; 16]));
+            all.push(stream);
+        }
+    });
+    for load in [
+        format!("tcp {at}"),
+        format!("tcp {at} --mode connect"),
+        format!("tcp {at} --mode hold --slip-budget 10m"),
+        format!("tcp {at} --mode write"),
+        format!("memcached {at}"),
+        format!("ws ws://{at}/"),
+        format!("http http://{at}/"),
+        format!("http http://{at}/ --http2"),
+    ] {
+        while is_asked.try_recv().is_ok() {}
+        let run =
+            Program::start(flowlane(&format!("load {load} -c 1 -d 10m --timeout 10m --no-pin -q --json")));
+        is_asked.recv_timeout(PATIENCE).unwrap().unwrap();
+        let begun = Instant::now();
+        run.signal(Signal::INT);
+        let Ended { status, printed, said } = run.end();
+        assert_eq!(status.code(), Some(130), "{load}: {said:?}");
+        assert!(begun.elapsed() < PATIENCE, "{load}");
+        let report: Value = serde_json::from_str(&printed).unwrap();
+        flowlane_schema::check("load-run", &report);
+        assert_eq!(said, ["flowlane: ended before its time"], "{load}");
+        let counts = &report["total"]["counts"];
+        assert_eq!(
+            (&report["ended"], &counts["failed"]),
+            (&"interrupted".into(), &0.into()),
+            "{load}: {counts}"
+        );
+        // Nothing is said on a WebSocket before it is one, and no schedule had time for much.
+        if !load.starts_with("ws") {
+            assert!(counts["more"]["unfinished"].as_u64().is_some_and(|n| n > 0), "{load}: {counts}");
+        }
+    }
+}
+
+/// Whatever lacks descriptors says in one line how there are more.
+#[test]
+fn what_lacks_descriptors_says_how_there_are_more() {
+    let port = free_port();
+    for command in [
+        "demo --duration 100ms".to_owned(),
+        format!("serve http --addr 127.0.0.1 --port {port}"),
+        format!("load udp 127.0.0.1:{port} -d 100ms"),
+        format!("load tcp 127.0.0.1:{port} -d 100ms"),
+    ] {
+        for allowed in [4, 5] {
+            let mut limited = Command::new("sh");
+            limited.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &allowed.to_string()]);
+            limited.arg(env!("CARGO_BIN_EXE_flowlane")).args(command.split(' ')).stdin(Stdio::null());
+            let output = limited.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.code() == Some(127) {
+                // Who loads its libraries needs one as well.
+                continue;
+            }
+            assert_eq!(
+                (output.status.code(), said.lines().count()),
+                (Some(2), 1),
+                "{command} {allowed}: {said}"
+            );
+            assert!(said.contains("ulimit -n"), "{command} {allowed}: {said}");
+        }
+    }
 }
 
 /// The terminal goes away: kernel and shell both send SIGHUP. Nothing is left behind, and nothing is lost.

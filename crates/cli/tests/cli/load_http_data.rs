@@ -31,6 +31,23 @@ fn report(arguments: &[&str]) -> Value {
     report
 }
 
+/// As `curl --data-binary @-` does.
+#[test]
+fn a_body_comes_from_standard_input() {
+    let (port, asked) = server();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+    let url = format!("http://127.0.0.1:{port}/");
+    command.args(["load", "http", "--no-pin", "-q", "-n", "2", "-c", "1", "--body-file", "-", &url]);
+    let mut run = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    run.stdin.take().unwrap().write_all(b"what is said").unwrap();
+    assert!(run.wait().unwrap().success());
+    let asked = asked.lock().unwrap();
+    assert_eq!(asked.len(), 2);
+    for request in asked.iter() {
+        assert!(request.starts_with("POST / ") && request.ends_with("\r\n\r\nwhat is said"), "{request}");
+    }
+}
+
 /// A server that answers `/login` with a token, and everything else with `hello`; what it was asked, whole.
 fn server() -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use flowlane_testnet::Scratch;
+use flowlane_testnet::{Namespace, Scratch};
 use serde_json::Value;
 
 fn load(arguments: &str) -> Output {
@@ -170,4 +170,30 @@ fn a_target_without_tls_is_said_in_words() {
         stderr,
         format!("flowlane: {target}: the server does not speak TLS on this port: is http:// meant?\n")
     );
+}
+
+/// Where no route leads nothing is connected: one line says so, at once, and there is no table of nothing.
+#[test]
+fn where_no_route_leads_is_one_line() {
+    if let Err(why) = flowlane_testnet::requires() {
+        flowlane_testnet::skipped(&why);
+        return;
+    }
+    let alone = Namespace::new(&format!("flnr{}", std::process::id())).unwrap();
+    for (load, port) in [
+        ("tcp 10.99.99.1:7 -d 10m", 7),
+        ("tcp 10.99.99.1:7 -d 10m --mode connect", 7),
+        ("tcp 10.99.99.1:7 -d 10m --mode connect --rate 100", 7),
+        ("tcp 10.99.99.1:7 -d 10m --mode hold", 7),
+        ("udp 10.99.99.1:7 -d 10m", 7),
+        ("http http://10.99.99.1:80/ -d 300ms --http2", 80),
+    ] {
+        let mut command = alone.command(env!("CARGO_BIN_EXE_flowlane"));
+        let output = command.arg("load").args(load.split(' ')).arg("--no-pin").output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{load}: {stderr}");
+        let words = format!("10.99.99.1:{port}: no route to the peer");
+        assert!(stderr.contains(&words) && stderr.lines().count() == 1, "{load}: {stderr}");
+        assert!(output.stdout.is_empty(), "{load}: {}", String::from_utf8_lossy(&output.stdout));
+    }
 }

@@ -36,6 +36,18 @@ fn server() -> String {
     format!("http://{address}/")
 }
 
+/// A dash is standard output to others: here a file of that name would be a surprise.
+#[test]
+fn a_dash_is_no_file_of_that_name() {
+    for option in ["--save", "--html", "--csv", "--hdr", "--junit", "--markdown", "--log-requests"] {
+        let output = command(&server(), &[option, "-"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{option}: {said}");
+        assert!(said.contains("standard output is /dev/stdout here"), "{option}: {said}");
+        assert!(!std::path::Path::new("-").exists(), "{option}");
+    }
+}
+
 fn command(url: &str, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
     command.args(["load", "http", url, "-c", "4", "-r", "200", "-d", "2s"]).args(more).stdin(Stdio::null());

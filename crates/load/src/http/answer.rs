@@ -4,6 +4,7 @@ use std::io;
 use std::task::Poll;
 
 use flowlane_http::h1::Event;
+use flowlane_sys::words::said;
 
 use super::conn::{InFlight, State};
 use super::engine::Engine;
@@ -70,14 +71,18 @@ impl Engine {
                 // No further request, or the connection was closed.
                 return;
             }
-            let (used, event) = match conn.reader.next(&bytes[at..]) {
-                Ok(found) => found,
-                Err(fault) => {
-                    let kind = kind_of(fault);
-                    self.fail(c, kind, || fault.to_string());
-                    return;
-                }
-            };
+            let (used, event) =
+                match conn.reader.next(&bytes[at..]) {
+                    Ok(found) => found,
+                    Err(fault) => {
+                        let (kind, first) = (kind_of(fault), conn.first_byte == 0);
+                        // What is told apart by its first line is named by it.
+                        self.fail(c, kind, || {
+                            if first { no_http(fault, &bytes[at..]) } else { fault.to_string() }
+                        });
+                        return;
+                    }
+                };
             at += used;
             match event {
                 None => return,
@@ -115,7 +120,7 @@ impl Engine {
                 }
                 Some(Event::End) => {
                     if conn.is_redirected() {
-                        self.follow(c, at < bytes.len());
+                        self.follow(c, &bytes[at..]);
                         return;
                     }
                     self.answered(c);
@@ -124,7 +129,7 @@ impl Engine {
                         self.next_behind(c);
                         continue;
                     }
-                    self.after(c, at < bytes.len());
+                    self.after(c, bytes.get(at..).filter(|surplus| !surplus.is_empty()));
                     return;
                 }
             }
@@ -162,15 +167,19 @@ impl Engine {
     }
 
     /// What to do after an answer when no other request is in flight.
-    fn after(&mut self, c: u32, surplus: bool) {
+    fn after(&mut self, c: u32, surplus: Option<&[u8]>) {
         let p = self.conn_pool(c);
         let conn = &mut self.conns[c as usize];
-        if surplus {
-            let asked = conn.asked;
-            let now = self.now;
-            self.pools[p].book.error(Some(asked.request), asked.intended, now, ErrorKind::Malformed, || {
-                "bytes behind the answer that nobody asked for".to_owned()
-            });
+        if let Some(surplus) = surplus {
+            let behind = conn.extra.as_ref().map_or(0, |e| e.behind.len());
+            self.pools[p].book.unasked(self.now, || format!("{} behind an answer", said(surplus)));
+            if behind > 0 {
+                self.lose_behind(
+                    c,
+                    ErrorKind::Closed,
+                    "closed for bytes behind an answer that nobody asked for",
+                );
+            }
             self.close(c);
             return;
         }
@@ -210,11 +219,11 @@ impl Engine {
             Ok(Some(Event::End)) => {
                 conn.keep = false;
                 if conn.is_redirected() {
-                    self.follow(c, false);
+                    self.follow(c, &[]);
                     return;
                 }
                 self.answered(c);
-                self.after(c, false);
+                self.after(c, None);
             }
             Ok(_) => self.cut(c, ErrorKind::Closed, "closed before any answer"),
             Err(fault) => self.cut(c, ErrorKind::Closed, &fault.to_string()),
@@ -250,9 +259,9 @@ impl Engine {
     /// Input on a connection without a request in flight.
     pub(super) fn unasked(&mut self, c: u32) {
         let p = self.conn_pool(c);
-        let mut byte = [0; 512];
+        let mut bytes = [0; 512];
         let conn = &mut self.conns[c as usize];
-        let what = match conn.read(&mut byte) {
+        let what = match conn.read(&mut bytes) {
             Poll::Pending => return,
             Poll::Ready(Ok(0) | Err(_)) => None,
             Poll::Ready(Ok(n)) => Some(n),
@@ -260,9 +269,8 @@ impl Engine {
         let now = self.look();
         if let Some(n) = what {
             self.pools[p].book.received(now, n as u64);
-            self.pools[p]
-                .book
-                .error(None, now, now, ErrorKind::Malformed, || "bytes that nobody asked for".to_owned());
+            // A server may say so when it has waited long enough (RFC 9110 §15.5.9, 408): no request has failed.
+            self.pools[p].book.unasked(now, || said(&bytes[..n]));
         } else {
             self.pools[p].book.named(now, "closed-idle");
         }
@@ -285,6 +293,19 @@ impl Engine {
             pool.quiet = pool.first;
         }
         self.close(c);
+    }
+}
+
+/// Why what came is no answer; what it is, if it is none of HTTP at all.
+fn no_http(fault: flowlane_http::h1::Fault, bytes: &[u8]) -> String {
+    use flowlane_http::h1::Fault;
+    match bytes {
+        _ if !matches!(fault, Fault::BadVersion | Fault::BadStartLine) => fault.to_string(),
+        [b'H', b'T', b'T', b'P', b'/', ..] => fault.to_string(),
+        // An alert of TLS (RFC 8446 §6), and the SETTINGS with which HTTP/2 begins (RFC 9113 §3.4).
+        [21, 3, ..] => "the server speaks TLS: https:// in place of http://".to_owned(),
+        [0, _, _, 4, 0 | 1, 0, 0, 0, 0, ..] => "the server speaks HTTP/2 here: --http2".to_owned(),
+        _ => format!("the server does not speak HTTP: it says {}", said(bytes)),
     }
 }
 

@@ -32,12 +32,10 @@ use super::stream::Unopened;
 use crate::report::ErrorKind;
 use crate::run::door::Refusal;
 use crate::run::moments::Moments;
-use crate::run::{TICK, clock};
+use crate::run::{HOLD, LATE, TICK, clock};
 
 /// How often a request is sent again before it has failed, for a server that refuses all.
 pub(super) const MOST_AGAIN: u8 = 4;
-/// Pause after a failed connection attempt.
-const HOLD: Duration = Duration::from_millis(10);
 
 /// Where a connection goes.
 pub(super) type Route = Result<(Aimed, Connect), Unopened>;
@@ -204,10 +202,13 @@ impl Shared {
         let mut inner = self.lock();
         let end = self.end.min(now);
         let Inner { moments, book, requests_left, again, .. } = &mut *inner;
+        let stopped = self.common.gate.stopped();
         for due in again.drain(..) {
             let Some(mut before) = due.before else { continue };
             let asked = before.times > 0;
-            if asked {
+            if asked && stopped {
+                book.unfinished(due.intended, 1);
+            } else if asked {
                 book.error(Some(before.request), due.intended, now, ErrorKind::Timeout, || {
                     "not processed by the server, and not sent again before the run ended".to_owned()
                 });
@@ -215,6 +216,14 @@ impl Shared {
             if let Some(client) = &mut before.client {
                 steps::ends(book, &self.plan.pool, client, due.intended, asked, steps::UNFINISHED);
             }
+        }
+        // Their tasks have not ended yet, and record nothing any more.
+        let moment = end.saturating_sub(1);
+        let late = if stopped { 0 } else { book.on_their_way() };
+        // Guard: no `book.unfinished(moment, book.on_their_way() - late);` fails load/http::counts::what_is_under_way
+        book.unfinished(moment, book.on_their_way() - late);
+        for _ in 0..late {
+            book.error(None, moment, now, ErrorKind::Timeout, || LATE.to_owned());
         }
         if let Some(moments) = moments
             && !self.common.gate.door.is_shut()
@@ -237,7 +246,7 @@ impl Shared {
             None => (ErrorKind::ConnectTimeout, "no connection in time".to_owned()),
         };
         if !self.not_connected(at, now, kind, why) {
-            flowlane::sleep(HOLD).await;
+            flowlane::sleep(Duration::from_nanos(HOLD)).await;
         }
     }
 
@@ -296,6 +305,14 @@ impl Shared {
         inner.book.closed(now);
         if let Some((kind, why)) = why {
             inner.book.error(None, now, now, kind, || why);
+        }
+    }
+
+    /// The pause before the next connection, if the last brought no answer.
+    pub(super) async fn rests(&self, heard: bool) {
+        // Guard: `heard` as `true` fails load/http::h2::a_server_that_closes_at_once cli/serve_http_h3::a_server_that_ends
+        if !heard {
+            flowlane::sleep(Duration::from_nanos(HOLD)).await;
         }
     }
 

@@ -4,9 +4,13 @@
 //! report as well: they are kept here until there is a recorder.
 
 use crate::report::{ErrorKind, LaneRecord, Recorder, Sample, SnapshotsTo, Span};
+use crate::run::UNFINISHED;
 
 /// Most errors kept from before the start; further ones count as the last.
 const EARLY_ERRORS: usize = 1024;
+
+/// The name of bytes for which no request waited.
+const UNASKED: &str = "unasked";
 
 /// The records of a pool in one lane.
 #[derive(Debug)]
@@ -17,9 +21,15 @@ pub(super) struct Book {
     secured: Vec<u64>,
     errors: Vec<(ErrorKind, String)>,
     counts: Vec<(&'static str, u64)>,
+    /// How often bytes came for which no request waited, and the first.
+    unasked: (u64, Option<String>),
     closed: u64,
     /// Established connections.
     open: u64,
+    /// Requests sent that were neither answered nor lost.
+    on_their_way: u64,
+    /// Wrong answers whose errors are still to be recorded.
+    wrong: u64,
     /// Whether no more requests are sent.
     over: bool,
     /// Whether any connection was ever established; the first error.
@@ -35,8 +45,11 @@ impl Book {
             secured: Vec::new(),
             errors: Vec::new(),
             counts: Vec::new(),
+            unasked: (0, None),
             closed: 0,
             open: 0,
+            on_their_way: 0,
+            wrong: 0,
             over: false,
             ever_opened: false,
             first_error: None,
@@ -67,6 +80,11 @@ impl Book {
         }
         for (name, by) in std::mem::take(&mut self.counts) {
             recorder.tally(at).named(name, by);
+        }
+        let (times, first) = std::mem::take(&mut self.unasked);
+        if let Some(first) = first {
+            recorder.tally(at).told(UNASKED, || first);
+            recorder.tally(at).named(UNASKED, times.saturating_sub(1));
         }
         for _ in 0..std::mem::take(&mut self.closed) {
             recorder.closed(at);
@@ -150,6 +168,7 @@ impl Book {
     /// free. It counts in the part of the run in which it was intended.
     #[inline]
     pub(super) fn sent(&mut self, request: u16, intended: u64, due: u64, now: u64, bytes: u64) {
+        self.on_their_way += 1;
         let Some(recorder) = &mut self.recorder else { return };
         recorder.sent_when_due(intended, due, now, bytes);
         recorder.request_sent(request, intended);
@@ -177,6 +196,8 @@ impl Book {
 
     #[inline]
     pub(super) fn answered(&mut self, request: u16, sample: &Sample, wrong: Option<ErrorKind>) {
+        self.on_their_way = self.on_their_way.saturating_sub(1);
+        self.wrong += u64::from(wrong.is_some());
         if let Some(recorder) = &mut self.recorder {
             recorder.answered(sample);
             recorder.request_answered(request, sample.intended, sample.done);
@@ -193,6 +214,12 @@ impl Book {
         kind: ErrorKind,
         why: impl FnOnce() -> String,
     ) {
+        if request.is_some() {
+            match self.wrong.checked_sub(1) {
+                Some(left) => self.wrong = left,
+                None => self.on_their_way = self.on_their_way.saturating_sub(1),
+            }
+        }
         let Some(recorder) = &mut self.recorder else { return };
         if let Some(request) = request {
             recorder.request_failed(request, intended, (kind == ErrorKind::Timeout).then_some(now));
@@ -205,6 +232,19 @@ impl Book {
             recorder.timed_out(intended, now, why);
         } else {
             recorder.error(intended, now, kind, why);
+        }
+    }
+
+    /// Requests sent that were neither answered nor lost.
+    pub(super) fn on_their_way(&self) -> u64 {
+        self.on_their_way
+    }
+
+    /// Records requests that were under way when the run was stopped: they have neither failed nor been answered.
+    pub(super) fn unfinished(&mut self, intended: u64, count: u64) {
+        self.on_their_way = self.on_their_way.saturating_sub(count);
+        if count > 0 {
+            self.count(intended, UNFINISHED, count);
         }
     }
 
@@ -229,6 +269,17 @@ impl Book {
     pub(super) fn named(&mut self, now: u64, name: &'static str) {
         if let Some(recorder) = &mut self.recorder {
             recorder.tally(now).named(name, 1);
+        }
+    }
+
+    /// Records bytes for which no request waited, `what` in words: they are no failure of a request, and the connection ends.
+    pub(super) fn unasked(&mut self, now: u64, what: impl FnOnce() -> String) {
+        match &mut self.recorder {
+            Some(recorder) => recorder.tally(now).told(UNASKED, what),
+            None => {
+                self.unasked.1.get_or_insert_with(what);
+                self.unasked.0 += 1;
+            }
         }
     }
 

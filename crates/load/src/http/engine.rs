@@ -41,8 +41,6 @@ const SCRATCH: usize = 64 << 10;
 const AT_HAND: u64 = 5_000;
 /// Limit for the first connection of a run to be established, nanoseconds.
 pub(super) const NOBODY: u64 = 3_000_000_000;
-/// Time to wait for answers after the run was stopped, and for handshakes in progress at the end, nanoseconds.
-pub(super) const HURRY: u64 = 300_000_000;
 
 /// Stage of the run in this lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use flowlane_http::h1::ResponseReader;
+use flowlane_sys::words::said;
 
 use super::check::Checker;
 use super::conn::{Extra, LIMITS, State};
@@ -25,13 +26,14 @@ use crate::report::ErrorKind;
 
 impl Engine {
     /// A redirect has been read to its end: the request goes on. `surplus`: there are bytes behind it.
-    pub(super) fn follow(&mut self, c: u32, surplus: bool) {
-        if surplus {
-            self.fail(c, ErrorKind::Malformed, || "bytes behind a redirect that nobody asked for".to_owned());
-            return;
-        }
+    pub(super) fn follow(&mut self, c: u32, surplus: &[u8]) {
         let p = self.conn_pool(c);
         let now = self.now;
+        if !surplus.is_empty() {
+            self.pools[p].book.unasked(now, || format!("{} behind a redirect", said(surplus)));
+            // It goes on by way of another.
+            self.conns[c as usize].keep = false;
+        }
         let pool = &mut self.pools[p];
         let plan = pool.plan.clone();
         let conn = &mut self.conns[c as usize];

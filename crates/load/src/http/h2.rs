@@ -94,12 +94,14 @@ async fn connection(shared: Arc<Shared>, streams: usize) {
         let done = match opened.stream {
             Stream::Plain(tcp) => speak(&shared, target, tcp, streams, &leaves).await,
             Stream::Tls(tls) => speak(&shared, target, *tls, streams, &leaves).await,
-            Stream::None | Stream::Opening(_) => Ok(()),
+            Stream::None | Stream::Opening(_) => Ok(false),
         };
+        let heard = done.as_ref().is_ok_and(|heard| *heard);
         shared.closed(done.err().map(|why| (ErrorKind::Http2, why)));
         if leaves.load(Ordering::Relaxed) {
             break;
         }
+        shared.rests(heard).await;
     }
     shared.ended();
 }
@@ -123,14 +125,15 @@ where
     Ok(sender)
 }
 
-/// Runs all slots of one connection until there are no more requests, or the connection ends, or `leaves` since fewer are wanted.
+/// Runs all slots of one connection until there are no more requests, or the connection ends, or `leaves` since fewer are wanted. Whether it brought an
+/// answer.
 async fn speak<S>(
     shared: &Arc<Shared>,
     target: u16,
     io: S,
     streams: usize,
     leaves: &Arc<AtomicBool>,
-) -> Result<(), String>
+) -> Result<bool, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -141,11 +144,12 @@ where
         .map(|slot| flowlane::spawn(slot.run()))
         .collect();
     drop(sender);
+    let mut heard = false;
     for slot in slots.into_iter().flatten() {
         // A panic has been reported; the slot sends no more requests.
-        let _ = slot.await;
+        heard |= slot.await.unwrap_or(false);
     }
-    Ok(())
+    Ok(heard)
 }
 
 /// The client of a request, the places of what it captures, and the host that is asked, unless a redirect has led to another origin.

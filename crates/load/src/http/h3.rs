@@ -91,6 +91,7 @@ async fn connection(shared: Arc<Shared>) {
         if line.leaves {
             break;
         }
+        shared.rests(line.heard).await;
     }
     shared.ended();
 }
@@ -218,6 +219,8 @@ struct Line {
     left: u64,
     /// No other is opened in its place, since fewer are wanted.
     leaves: bool,
+    /// It brought an answer.
+    heard: bool,
     /// Packets sent, lost and received, and times the network was found congested, that were counted; when they are counted next.
     counted: [u64; 4],
     count_at: u64,
@@ -259,6 +262,7 @@ impl Line {
             ending: false,
             left: shared.plan.pool.requests_per_connection.unwrap_or(u64::MAX),
             leaves: false,
+            heard: false,
             counted: [0; 4],
             count_at: 0,
         }
@@ -513,10 +517,12 @@ impl Line {
                 Ok(())
             }
             answer::Came::Leads => {
+                self.heard = true;
                 self.follows(place, now);
                 Ok(())
             }
             answer::Came::Whole(verdict) => {
+                self.heard = true;
                 self.answered(place, now, verdict);
                 Ok(())
             }

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use flowlane_http::h1::MOST_INTERIM;
+use flowlane_sys::words::said;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::report::ErrorKind;
@@ -133,8 +134,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Limited<S> {
             let _ = self.ended.set((kind, e.to_string()));
             return Poll::Ready(Err(e));
         }
-        if !self.begun && into.filled()[before..].starts_with(b"HTTP/") {
-            let why = "the server answers in HTTP/1: it does not speak HTTP/2 on this port";
+        if let Some(why) = Some(&into.filled()[before..]).filter(|_| !self.begun).and_then(no_http2) {
+            let _ = self.ended.set((ErrorKind::Http2, why.clone()));
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
         }
         self.begun = true;
@@ -188,9 +189,29 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Limited<S> {
     }
 }
 
+/// What the server speaks, by its first bytes, if it is not HTTP/2, which begins with SETTINGS (RFC 9113 §3.4).
+fn no_http2(came: &[u8]) -> Option<String> {
+    if came.starts_with(b"HTTP/") {
+        return Some("the server answers in HTTP/1: it does not speak HTTP/2 on this port".to_owned());
+    }
+    // Of what came in part, as much as there is.
+    let settings =
+        came.iter().zip([None, None, None, Some(4)]).all(|(byte, is)| is.is_none_or(|is| is == *byte));
+    (!settings).then(|| format!("the server does not speak HTTP/2: it says {}", said(came)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_http2_is_named() {
+        assert_eq!(no_http2(&frame(4, 0, 0, 6)), None);
+        assert_eq!((no_http2(b""), no_http2(&[0, 0]), no_http2(&[0, 0, 6, 4])), (None, None, None));
+        assert!(no_http2(b"HTTP/1.1 400").unwrap().contains("answers in HTTP/1"));
+        let why = "the server does not speak HTTP/2: it says 'SSH-2.0-x\\r\\n'";
+        assert_eq!(no_http2(b"SSH-2.0-x\r\n").as_deref(), Some(why));
+    }
 
     fn frame(kind: u8, flags: u8, stream: u8, len: u8) -> Vec<u8> {
         let mut frame = vec![0, 0, len, kind, flags, 0, 0, 0, stream];

@@ -3,11 +3,11 @@
 use super::conn::State;
 use super::engine::{Engine, Stage};
 use super::follow;
-use super::opening::HOLD;
 use super::plan::Pace;
 use super::steps;
 use super::stream::{Stream, Unopened};
 use crate::report::ErrorKind;
+use crate::run::{HOLD, LATE};
 
 /// How long an address of a name may take when another one answers, nanoseconds (RFC 8305 §5).
 const OTHERS_ANSWER: u64 = 250_000_000;
@@ -50,7 +50,6 @@ impl Engine {
     /// An established connection is no more; in a closed loop another is opened at once.
     pub(super) fn gone(&mut self, c: u32) {
         let p = self.conn_pool(c);
-        // A server that closes before it is asked anything would be connected to as fast as it does.
         // Guard: `self.conns[c as usize].served == 0` as `false` fails load/http::faults::a_server_that_closes_at_once
         if self.conns[c as usize].served == 0 {
             self.pools[p].rests_until = self.now + HOLD;
@@ -139,14 +138,22 @@ impl Engine {
         let (state, asked, now) = (conn.state, conn.asked, self.now);
         // A request that waits for its connection has no target yet.
         let request = (state != State::Opening).then_some(asked.request);
+        let stopped = self.common.gate.stopped();
         if conn.busy() && !self.common.gate.door.is_shut() {
-            let why = || "still on its way when the run ended".to_owned();
-            self.pools[p].book.error(request, asked.intended, now, ErrorKind::Timeout, why);
-            self.lose_behind(c, ErrorKind::Timeout, "still on its way when the run ended");
+            // Guard: `stopped` as `false` fails load/http::counts::what_is_under_way
+            if stopped {
+                self.leave_behind(c);
+                self.pools[p].book.unfinished(asked.intended, 1);
+            } else {
+                self.pools[p]
+                    .book
+                    .error(request, asked.intended, now, ErrorKind::Timeout, || LATE.to_owned());
+                self.lose_behind(c, ErrorKind::Timeout, LATE);
+            }
         }
         let asked = self.conns[c as usize].busy() && state != State::Opening;
         if asked || self.is_mid_flow(c) {
-            if asked && self.conns[c as usize].special {
+            if asked && !stopped && self.conns[c as usize].special {
                 self.waited(c, ErrorKind::Timeout);
             }
             self.flow_ends(c, asked, steps::UNFINISHED);

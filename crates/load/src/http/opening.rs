@@ -12,12 +12,11 @@ use super::steps;
 use super::stream::{Opened, Stream, Unopened};
 use super::way::open;
 use crate::report::ErrorKind;
+use crate::run::HOLD;
 use crate::run::door::Refusal;
 
 /// Time after which a SYN-only attempt is aborted, nanoseconds.
 const SYN_GONE: u64 = 1_000_000;
-/// Pause after a failed connection attempt, and before one in advance where the last was closed before it was asked anything, nanoseconds.
-pub(super) const HOLD: u64 = 10_000_000;
 
 impl Engine {
     /// Closed loop: opens another connection. If each request has its own connection, it is opened after the think time, so that the

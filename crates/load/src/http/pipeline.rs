@@ -100,4 +100,14 @@ impl Engine {
         }
         extra.unsent.clear();
     }
+
+    /// The same when the run was stopped: they have not failed.
+    pub(super) fn leave_behind(&mut self, c: u32) {
+        let p = self.conn_pool(c);
+        let Some(extra) = &mut self.conns[c as usize].extra else { return };
+        for asked in extra.behind.drain(..) {
+            self.pools[p].book.unfinished(asked.intended, 1);
+        }
+        extra.unsent.clear();
+    }
 }

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use super::beside::Shared;
 use super::conn::Conn;
-use super::engine::{Engine, FIRSTS, HURRY, NOBODY, Stage};
+use super::engine::{Engine, FIRSTS, NOBODY, Stage};
 use super::plan::{Behaviour, Version};
 use super::pool::PoolState;
 use super::run::LaneResult;
 use super::{h2, h3};
 use crate::report::Recorder;
-use crate::run::TICK;
-use crate::run::timeline;
+use crate::run::{HURRY, TICK, timeline};
 
 /// Starts tasks in this lane, so many connections, of a pool that runs beside the engine.
 pub(super) fn start_tasks(shared: &Arc<Shared>, version: Version, connections: u32) {

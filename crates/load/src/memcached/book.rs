@@ -5,6 +5,7 @@ use super::asker::{Kind, Waiting};
 use super::outcome::Trouble;
 use crate::report::ErrorKind;
 use crate::run::staying;
+use crate::run::staying::Lost;
 
 /// The numbers of the requests in a report, which has latencies of each.
 const GET: u16 = 0;
@@ -124,8 +125,11 @@ impl Book {
             self.own.fill_failed.get_or_insert_with(|| trouble.words());
             return;
         }
-        let over = self.lost(waiting.at, now, trouble);
-        self.request_failed(waiting, over.then_some(now));
+        match self.lost(waiting.at, now, trouble) {
+            Lost::TimedOut => self.request_failed(waiting, Some(now)),
+            Lost::Failed => self.request_failed(waiting, None),
+            Lost::Unfinished => {}
+        }
     }
 
     fn request_failed(&mut self, waiting: &Waiting, timed_out: Option<u64>) {

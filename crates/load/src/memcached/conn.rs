@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use flowlane::TcpStream;
 use flowlane_memcached::client::{Answer, Answers};
 use flowlane_memcached::map::LaneMap;
+use flowlane_sys::words::said;
 
 use super::asker::{Asker, Kind, Waiting};
 use super::book::Book;
@@ -141,10 +142,12 @@ impl staying::Conn<MemcachedLoadConfig> for Conn {
         now: u64,
     ) -> Result<(), Trouble> {
         let mut bytes = &*bytes;
-        while let Some(answer) = self.answers.next(&mut bytes).map_err(Fault::Malformed)? {
+        loop {
+            let came = bytes;
+            let read = self.answers.next(&mut bytes);
+            let Some(answer) = read.map_err(|why| Fault::Malformed(why, said(came)))? else { return Ok(()) };
             self.asked.hears(answer, asker, book, now)?;
         }
-        Ok(())
     }
 
     fn end(&mut self, trouble: Option<&Trouble>, _asker: &mut Asker, book: &mut Book, now: u64) {

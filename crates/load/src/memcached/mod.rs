@@ -203,6 +203,7 @@ impl Dialogue for MemcachedLoadConfig {
             answered: all.answered,
             timed_out: all.timed_out,
             lost: all.lost,
+            unfinished: all.unfinished,
             late: all.late,
             gets: own.sum(|r| r.gets),
             sets: own.sum(|r| r.sets),

@@ -10,7 +10,7 @@ use crate::run::staying;
 counts! {
     /// Counts of a lane, or of a run.
     ///
-    /// Every request ends in exactly one way: answered, timed out, or lost with its connection.
+    /// Every request ends in exactly one way: answered, timed out, lost with its connection, or unfinished.
     MemcachedCounts;
     /// Requests sent: gets and sets, those that fill not included.
     requests,
@@ -20,6 +20,8 @@ counts! {
     timed_out,
     /// Of them, in flight on a connection that ended.
     lost,
+    /// Of them, in flight when the run was stopped.
+    unfinished,
     /// Answers, of those counted, that took longer than the timeout from the intended moment.
     late,
     /// Gets sent.
@@ -67,8 +69,8 @@ pub(super) type Trouble = staying::Trouble<Fault>;
 /// Ways to end that only connections to a memcached have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// No answer can be read.
-    Malformed(Malformed),
+    /// No answer can be read of this.
+    Malformed(Malformed, String),
     /// What was said is an answer, but none to what was asked.
     OutOfTurn(&'static str),
     /// An error that no request waited for, such as that there are too many connections.
@@ -84,8 +86,8 @@ impl staying::Fault for Fault {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Malformed(Malformed::LineTooLong) => ErrorKind::TooLong,
-            Self::Malformed(_) | Self::OutOfTurn(_) | Self::NoLanes(_) => ErrorKind::Malformed,
+            Self::Malformed(Malformed::LineTooLong, _) => ErrorKind::TooLong,
+            Self::Malformed(..) | Self::OutOfTurn(_) | Self::NoLanes(_) => ErrorKind::Malformed,
             Self::ManyLanes(_) => ErrorKind::Local,
             Self::Unasked(_) => ErrorKind::Status,
         }
@@ -93,7 +95,7 @@ impl staying::Fault for Fault {
 
     fn words(&self) -> String {
         match self {
-            Self::Malformed(why) => why.words().into(),
+            Self::Malformed(why, came) => format!("{}: {came}", why.words()),
             Self::OutOfTurn(why) => (*why).into(),
             Self::Unasked(line) => line.clone(),
             Self::NoLanes(why) => format!("--by-lane: {why}"),
@@ -104,7 +106,7 @@ impl staying::Fault for Fault {
     }
 
     fn is_said(&self) -> bool {
-        matches!(self, Self::Malformed(_) | Self::OutOfTurn(_) | Self::Unasked(_))
+        matches!(self, Self::Malformed(..) | Self::OutOfTurn(_) | Self::Unasked(_))
     }
 }
 
@@ -129,8 +131,8 @@ mod tests {
     #[test]
     fn troubles_have_kinds_and_words() {
         for (fault, kind) in [
-            (Fault::Malformed(Malformed::Line), ErrorKind::Malformed),
-            (Fault::Malformed(Malformed::LineTooLong), ErrorKind::TooLong),
+            (Fault::Malformed(Malformed::Line, "x".into()), ErrorKind::Malformed),
+            (Fault::Malformed(Malformed::LineTooLong, "x".into()), ErrorKind::TooLong),
             (Fault::OutOfTurn("x"), ErrorKind::Malformed),
             (Fault::Unasked("ERROR Too many open connections".into()), ErrorKind::Status),
             (Fault::ManyLanes(64), ErrorKind::Local),

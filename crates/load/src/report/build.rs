@@ -217,11 +217,16 @@ impl Run {
         // Where nothing was answered because the run could not begin, its reason says all there is.
         let goal = goal.filter(|_| begun);
         if goal.is_some() && failed > 0 && !thresholds.iter().any(Threshold::is_about_all_errors) {
-            let tried = self.total.counts.tried();
+            let counts = &self.total.counts;
+            let tried = counts.tried();
+            // Where nothing was answered, most of what went wrong says what is there.
+            let most = counts.errors.values().max_by_key(|error| error.count);
+            let why = most.filter(|error| counts.answered == 0 && !error.example.is_empty());
             self.failed.push(format!(
-                "{} of {} requests failed (--fail 'errors > SHARE' says what may be)",
+                "{} of {} requests failed{} (--fail 'errors > SHARE' says what may be)",
                 crate::units::show_count(failed),
-                crate::units::show_count(tried)
+                crate::units::show_count(tried),
+                why.map_or(String::new(), |error| format!(": {}", error.example)),
             ));
         }
         let counts = &self.total.counts;

@@ -414,6 +414,9 @@ pub struct Counts {
     /// Counts that only some protocols have: `reordered`, `duplicates`, ...
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub more: BTreeMap<String, u64>,
+    /// What was first counted by some of these, in words: of `unasked` the bytes that came.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub firsts: BTreeMap<String, String>,
 }
 
 impl Counts {
@@ -434,6 +437,9 @@ impl Counts {
         }
         for (name, count) in &other.more {
             *self.more.entry(name.clone()).or_default() += count;
+        }
+        for (name, first) in &other.firsts {
+            self.firsts.entry(name.clone()).or_insert_with(|| first.clone());
         }
         for (kind, error) in &other.errors {
             let mine = self.errors.entry(kind.clone()).or_default();

@@ -38,6 +38,8 @@ pub struct Tally {
     pub(super) kinds: [u64; ErrorKind::ALL.len()],
     pub(super) examples: [Option<Box<str>>; ErrorKind::ALL.len()],
     pub(super) named: Vec<(Cow<'static, str>, u64)>,
+    /// The first of what some of these count, in words.
+    pub(super) firsts: Vec<(Cow<'static, str>, Box<str>)>,
 }
 
 impl Tally {
@@ -95,6 +97,15 @@ impl Tally {
         }
     }
 
+    /// The same, for what is worth words. `first` is called for the first of that name only.
+    pub fn told(&mut self, name: &'static str, first: impl FnOnce() -> String) {
+        self.named(name, 1);
+        if !self.firsts.iter().any(|(n, _)| *n == name) {
+            let text: String = first().chars().take(EXAMPLE).collect();
+            self.firsts.push((Cow::Borrowed(name), text.into_boxed_str()));
+        }
+    }
+
     fn codes(&self) -> impl Iterator<Item = (String, u64)> {
         let other = (self.other_codes > 0).then(|| ("other".to_owned(), self.other_codes));
         self.codes.iter().map(|(code, count)| (code.to_string(), *count)).chain(other)
@@ -120,6 +131,7 @@ impl Tally {
             connections_closed: self.closed,
             codes: self.codes().collect(),
             errors: errors.collect(),
+            firsts: self.firsts.iter().map(|(name, text)| (name.to_string(), text.to_string())).collect(),
             more: self.named.iter().map(|(name, count)| (name.clone().into_owned(), *count)).collect(),
         }
     }

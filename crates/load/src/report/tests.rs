@@ -384,6 +384,19 @@ fn failures_fail_a_run_unless_told_otherwise() {
         let thresholds = fail.iter().map(|t| t.parse().unwrap()).collect();
         join(About { failures_count: count, thresholds, ..about(2) }, records)
     };
+    // Where nothing was answered, most of what went wrong says what is there.
+    let mut recorder = Recorder::new(0, 0, 1, Span::all(START));
+    recorder.sent(START, START, 9);
+    recorder.error(START, START, ErrorKind::Malformed, || "it speaks something else");
+    recorder.tally(START).told("unasked", || "'SSH-2.0'".to_owned());
+    let records = vec![recorder.finish(START + SECOND)];
+    let silent = join(About { failures_count: true, ..about(1) }, records);
+    let words = "1 of 1 requests failed: it speaks something else (--fail 'errors > SHARE' says what may be)";
+    assert_eq!(silent.failed, [words]);
+    let mut table = Vec::new();
+    text::table(&silent, &mut table).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.contains("unasked                              1  first: 'SSH-2.0'\n"), "{table}");
     let strict = run(true, &[]);
     assert!(strict.total.counts.failed > 0);
     assert!(!strict.ok && strict.failed[0].contains("requests failed"), "{:?}", strict.failed);

@@ -195,7 +195,8 @@ fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
         }
     }
     for (name, count) in c.more.iter().filter(|(_, count)| **count > 0) {
-        line(out, &plain(name), *count, "")?;
+        let first = c.firsts.get(name).map_or(String::new(), |first| format!("first: {}", plain(first)));
+        line(out, &plain(name), *count, &first)?;
     }
     if let Some(events) = &part.events {
         let streams = format!("{:>13}/s in {} streams", rate(events.rate), show_count(events.streams));

@@ -80,7 +80,7 @@ pub struct BadThreshold {
 }
 
 /// Counts that are not kinds of errors.
-const COUNTS: [&str; 30] = [
+const COUNTS: [&str; 32] = [
     "errors",
     "failed",
     "late",
@@ -88,6 +88,8 @@ const COUNTS: [&str; 30] = [
     "duplicates",
     "strays",
     "unsent",
+    "unasked",
+    "closed-idle",
     "held-up",
     "begun",
     "completed",

@@ -296,6 +296,11 @@ fn write_tally(tally: &Tally, to: &mut Out) {
         to.text(name);
         to.number(*count);
     }
+    to.number(tally.firsts.len() as u64);
+    for (name, first) in &tally.firsts {
+        to.text(name);
+        to.text(first);
+    }
 }
 
 fn read_tally(from: &mut In<'_>) -> Result<Tally, Damaged> {
@@ -324,6 +329,9 @@ fn read_tally(from: &mut In<'_>) -> Result<Tally, Damaged> {
     }
     for _ in 0..from.upto(super::tally::CODES as u64)? {
         tally.named.push((Cow::Owned(from.text()?), from.upto(MOST_OF_ALL)?));
+    }
+    for _ in 0..from.upto(super::tally::CODES as u64)? {
+        tally.firsts.push((Cow::Owned(from.text()?), from.text()?.into_boxed_str()));
     }
     Ok(tally)
 }

@@ -21,6 +21,7 @@ pub(crate) enum Refusal {
 impl Door {
     const OPEN: u8 = 1;
     const SHUT: u8 = 2;
+    const LOST: u8 = 3;
 
     /// Somebody answers.
     pub(crate) fn opens(&self) {
@@ -32,16 +33,30 @@ impl Door {
 
     /// The target refuses.
     pub(crate) fn refuses(&self) -> Refusal {
-        match self.0.compare_exchange(0, Self::SHUT, Ordering::Relaxed, Ordering::Relaxed) {
+        self.shuts(Self::SHUT)
+    }
+
+    /// No route leads to the target, as this machine says.
+    pub(crate) fn leads_nowhere(&self) -> Refusal {
+        self.shuts(Self::LOST)
+    }
+
+    fn shuts(&self, why: u8) -> Refusal {
+        match self.0.compare_exchange(0, why, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => Refusal::First,
-            Err(Self::SHUT) => Refusal::Again,
+            Err(Self::SHUT | Self::LOST) => Refusal::Again,
             Err(_) => Refusal::Later,
         }
     }
 
-    /// Whether the run has ended because nobody listens.
+    /// Whether the run has ended because nobody listens, or no route leads there.
     pub(crate) fn is_shut(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == Self::SHUT
+        matches!(self.0.load(Ordering::Relaxed), Self::SHUT | Self::LOST)
+    }
+
+    /// Whether it has ended because no route leads there.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::LOST
     }
 }
 
@@ -59,5 +74,8 @@ mod tests {
         door.opens();
         assert_eq!([door.refuses(), door.refuses()], [Refusal::Later; 2]);
         assert!(!door.is_shut());
+        let door = Door::default();
+        assert_eq!([door.leads_nowhere(), door.refuses()], [Refusal::First, Refusal::Again]);
+        assert!(door.is_shut() && door.is_lost());
     }
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use flowlane::Endpoint;
+use flowlane::{ConnectError, Endpoint};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -164,7 +164,10 @@ impl<K: Kind> Lanes<K> {
         outcome.changes = gate.changes.within(outcome.elapsed);
         if gate.door.is_shut() {
             let target = SocketAddr::from(self.kind.target());
-            outcome.failure = Some(format!("nothing listens at {target}: {}", K::refusal()));
+            outcome.failure = Some(match gate.door.is_lost() {
+                true => format!("{target}: {}", ConnectError::NoRoute),
+                false => format!("nothing listens at {target}: {}", K::refusal()),
+            });
         }
         outcome
     }

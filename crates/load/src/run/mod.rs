@@ -37,6 +37,19 @@ pub(crate) const NEAR: u64 = 80_000;
 /// Time for which a generator that is late continues after the end of the schedule, nanoseconds.
 pub(crate) const GRACE: u64 = 1_000_000_000;
 
+/// Pause after a failed connection attempt, and before a connection that nobody waits for where the last was closed before it was of any use, nanoseconds: a
+/// server that closes at once would be connected to as fast as it does.
+pub(crate) const HOLD: u64 = 10_000_000;
+
+/// Time to wait for answers after the run was stopped, nanoseconds: who stops it does not wait for the timeout.
+pub(crate) const HURRY: u64 = 300_000_000;
+
+/// Why something has no answer that has waited for one as long as it may.
+pub(crate) const LATE: &str = "still on its way when the run ended";
+
+/// The name in a report of what was under way when the run was stopped: neither done nor failed.
+pub(crate) const UNFINISHED: &str = "unfinished";
+
 /// The time now, nanoseconds on the runtime's clock.
 #[inline]
 pub(crate) fn clock() -> u64 {

@@ -109,6 +109,8 @@ impl Future for Connection {
         };
         let ended = if me.lane.is_over() {
             Err(match &me.stage {
+                // Who stops a run gives nothing the time that it may take.
+                _ if me.lane.common.gate.stopped() => Trouble::Unfinished,
                 Stage::Talking(talk) if talk.is_stuck() => Trouble::Stuck,
                 Stage::Talking(talk) if talk.is_unread() => Trouble::Unread,
                 _ => Trouble::Unfinished,

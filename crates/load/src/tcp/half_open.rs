@@ -17,7 +17,7 @@ use super::outcome::TcpCounts;
 use crate::report::Sample;
 use crate::run::flows::Sources;
 use crate::run::outcome::LaneOutcome;
-use crate::run::{GRACE, NEAR, TICK, clock};
+use crate::run::{GRACE, HURRY, NEAR, TICK, clock};
 
 /// Least and largest size of the ring, SYNs.
 const REMEMBERED: (u64, u64) = (1 << 10, 1 << 20);
@@ -130,11 +130,20 @@ impl Sender {
             lane.publish(bucket);
         }
         let stopped = clock().min(lane.end);
-        let patience = clock() + lane.common.timeout;
+        let mut patience = clock() + lane.common.timeout;
+        let mut hurries = false;
         while self.open > 0 && clock() < patience {
+            if lane.common.gate.stopped() && !std::mem::replace(&mut hurries, true) {
+                patience = patience.min(clock() + HURRY);
+            }
             self.listen(patience.min(clock() + TICK)).await?;
         }
         for place in 0..self.ring.len() {
+            if hurries && self.ring[place].open {
+                self.ring[place].open = false;
+                self.open -= 1;
+                lane.inner().counts.unfinished += 1;
+            }
             self.give_up(place);
         }
         Ok(stopped)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use flowlane::{Failure, SocketError};
+use flowlane::{ConnectError, Failure, SocketError};
 
 use super::common::Common;
 use super::outcome::{TcpCounts, Trouble};
@@ -211,14 +211,17 @@ impl Lane {
     /// that were begun meanwhile count for nothing.
     pub(super) fn left(&self, inner: &mut Inner, ended: Result<(), Trouble>) {
         let door = &self.common.gate.door;
-        match ended {
-            Err(Trouble::Connect(SocketError::Connection(Failure::Refused))) => match door.refuses() {
-                Refusal::First => self.common.gate.stop(),
-                Refusal::Again => return inner.counts.begun -= 1,
-                Refusal::Later => {}
-            },
-            Err(_) if door.is_shut() => return inner.counts.begun -= 1,
-            _ => {}
+        let refusal = match ended {
+            Err(Trouble::Connect(SocketError::Connection(Failure::Refused))) => door.refuses(),
+            // Guard: `door.leads_nowhere()` as `Refusal::Later` fails cli/load_target::where_no_route_leads
+            Err(Trouble::Connect(SocketError::Connect(ConnectError::NoRoute))) => door.leads_nowhere(),
+            Err(_) if door.is_shut() => Refusal::Again,
+            _ => Refusal::Later,
+        };
+        match refusal {
+            Refusal::First => self.common.gate.stop(),
+            Refusal::Again => return inner.counts.begun -= 1,
+            Refusal::Later => {}
         }
         inner.left(ended);
     }

@@ -1,6 +1,7 @@
 //! How each connection of a TCP run ended.
 
 use flowlane::{ConnectError, Failure, SocketError};
+use flowlane_sys::words::said;
 
 use crate::report::ErrorKind;
 use crate::run::outcome::{Outcome, counts};
@@ -58,6 +59,23 @@ counts! {
     syn_data_resent,
 }
 
+/// The first bytes of what somebody said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct First {
+    bytes: [u8; Self::MOST],
+    len: usize,
+}
+
+impl First {
+    const MOST: usize = 32;
+
+    pub(super) fn of(came: &[u8]) -> Self {
+        let (mut bytes, len) = ([0; Self::MOST], came.len().min(Self::MOST));
+        bytes[..len].copy_from_slice(&came[..len]);
+        Self { bytes, len }
+    }
+}
+
 /// How a connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trouble {
@@ -70,7 +88,8 @@ pub(super) enum Trouble {
     /// Bytes that are only written were all acknowledged, and the far side did not end the stream, as who reads to its end does.
     Unread,
     ClosedEarly,
-    Corrupt,
+    /// Other bytes came than were sent; the first, if they are.
+    Corrupt(Option<First>),
     Unfinished,
 }
 
@@ -81,7 +100,7 @@ impl Trouble {
             Self::Unfinished => return None,
             Self::NoAnswer | Self::Stuck | Self::Unread => ErrorKind::Timeout,
             Self::ClosedEarly => ErrorKind::Closed,
-            Self::Corrupt => ErrorKind::Corrupt,
+            Self::Corrupt(_) => ErrorKind::Corrupt,
             Self::Connect(SocketError::Connection(Failure::TimedOut)) => ErrorKind::ConnectTimeout,
             Self::Connect(SocketError::Connect(ConnectError::NoRoute)) => ErrorKind::Unreachable,
             Self::Connect(SocketError::Connection(failure))
@@ -105,7 +124,10 @@ impl Trouble {
             Self::Stuck => "the far side takes no more bytes".into(),
             Self::Unread => "the far side's TCP has all bytes, and nobody there read them to the end".into(),
             Self::ClosedEarly => "the far side ended the stream before its time".into(),
-            Self::Corrupt => "other bytes came back than were sent".into(),
+            Self::Corrupt(None) => "other bytes came back than were sent".into(),
+            Self::Corrupt(Some(First { bytes, len })) => {
+                format!("it sends other bytes than it was sent: {}", said(&bytes[..len]))
+            }
             Self::Unfinished => "not done when the run was over".into(),
         }
     }
@@ -145,7 +167,7 @@ impl TcpCounts {
             Trouble::Connect(_) | Trouble::Socket(_) => &mut self.not_begun,
             Trouble::NoAnswer | Trouble::Stuck | Trouble::Unread => &mut self.no_answer,
             Trouble::ClosedEarly => &mut self.closed_early,
-            Trouble::Corrupt => &mut self.corrupt,
+            Trouble::Corrupt(_) => &mut self.corrupt,
             Trouble::Unfinished => &mut self.unfinished,
         };
         *count += 1;
@@ -174,7 +196,8 @@ mod tests {
             Trouble::Stuck,
             Trouble::Unread,
             Trouble::ClosedEarly,
-            Trouble::Corrupt,
+            Trouble::Corrupt(None),
+            Trouble::Corrupt(Some(First::of(b"SSH-2.0"))),
         ] {
             let mut counts = TcpCounts::default();
             counts.note(trouble);

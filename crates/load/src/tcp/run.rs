@@ -23,7 +23,7 @@ use super::{Mode, Sources, pattern};
 use crate::run::flows::address;
 use crate::run::outcome::LaneOutcome;
 use crate::run::wait::{begin, until};
-use crate::run::{GRACE, TICK, clock};
+use crate::run::{GRACE, HURRY, TICK, clock};
 
 /// Pause of a lane that cannot open a connection.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -47,11 +47,25 @@ pub(super) async fn lane(common: Arc<Common>, bucket: u16) -> LaneOutcome<TcpCou
     let stopped = clock();
     // What is on its way may still arrive.
     lane.wake_all();
-    wait(&lane, bucket, clock() + common.timeout, None).await;
+    outstanding(&lane, bucket).await;
     lane.give_up();
     wait(&lane, bucket, u64::MAX, None).await;
     lane.publish(bucket);
     lane.outcome(stopped)
+}
+
+/// Waits until nobody is left, as long as the timeout, or for a moment once the run is stopped.
+async fn outstanding(lane: &Lane, bucket: u16) {
+    let patience = clock() + lane.common.timeout;
+    loop {
+        // Guard: `lane.common.gate.stopped()` as `false` fails load/staying::what_is_under_way
+        let stopped = lane.common.gate.stopped();
+        let until = if stopped { patience.min(clock() + HURRY) } else { patience.min(clock() + TICK) };
+        wait(lane, bucket, until, None).await;
+        if stopped || clock() >= patience || lane.inner().live == 0 {
+            return;
+        }
+    }
 }
 
 /// Waits until nobody is left, or until `until`, or until the run is stopped before its end, or, if `known` is said, the number of connections was

@@ -15,7 +15,7 @@ use flowlane::{OwnedBytes, Sleep, TcpStream, Time};
 
 use super::Mode;
 use super::lane::Lane;
-use super::outcome::Trouble;
+use super::outcome::{First, Trouble};
 use super::pattern;
 use super::resizes::Resize;
 use crate::run::clock;
@@ -422,7 +422,7 @@ impl Talk {
         let surplus = echoed && self.read + bytes.len() as u64 > self.written;
         let checked = echoed || self.mode == Mode::Read && config.verify;
         if surplus || checked && !pattern::matches(self.task.phase + self.read, bytes) {
-            return Err(Trouble::Corrupt);
+            return Err(Trouble::Corrupt((self.read == 0).then(|| First::of(bytes))));
         }
         self.read += bytes.len() as u64;
         if paced {

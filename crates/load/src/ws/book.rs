@@ -59,6 +59,7 @@ impl Book {
                 self.own.closed_by_server += 1;
                 self.own.closes.count(*code);
             }
+            (Some(Trouble::Stopped), _) => self.own.unclosed += 1,
             (Some(_), _) => {}
         }
     }

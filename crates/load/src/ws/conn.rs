@@ -276,7 +276,7 @@ impl staying::Conn<WsLoadConfig> for Conn {
         self.stream = None;
         let had_messages = !self.waiting.is_empty();
         for message in self.waiting.drain(..) {
-            book.lost(message, now, trouble.unwrap_or(&Trouble::Closed));
+            let _ = book.lost(message, now, trouble.unwrap_or(&Trouble::Closed));
         }
         book.closed(now, trouble, had_messages, self.end);
         if self.out.capacity() > 0 {

@@ -156,6 +156,7 @@ impl Dialogue for WsLoadConfig {
             answered: all.answered,
             timed_out: all.timed_out,
             lost: all.lost,
+            unfinished: all.unfinished,
             late: all.late,
             wrong: all.wrong,
             fragmented: own.fragmented,

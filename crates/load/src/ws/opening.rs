@@ -8,6 +8,7 @@ use flowlane_http::h1::{Limits, MOST_INTERIM, response};
 use flowlane_http::tls::{ClientTls, ServerName, Stream};
 use flowlane_http::ws::deflate::OFFER;
 use flowlane_http::ws::handshake::{self, VERSION};
+use flowlane_sys::words::said;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::outcome::NotOpened;
@@ -105,7 +106,7 @@ impl Opening {
             }
             held.extend_from_slice(&buffer[..n]);
             while let Some((answer, len)) =
-                response(&held, &LIMITS).map_err(|e| NotOpened::NotHttp(e.to_string()))?
+                response(&held, &LIMITS).map_err(|e| NotOpened::NotHttp(format!("{e}: {}", said(&held))))?
             {
                 // Others may precede it (RFC 9110 §15.2).
                 // Guard: `matches!(answer.status, 100 | 102..=199) && interim < MOST_INTERIM` as `false`

@@ -10,7 +10,7 @@ use crate::run::staying;
 counts! {
     /// Counts of a lane, or of a run.
     ///
-    /// Every message ends in exactly one way: answered, timed out, or lost with its connection.
+    /// Every message ends in exactly one way: answered, timed out, lost with its connection, or unfinished.
     WsCounts;
     /// Messages sent.
     messages,
@@ -20,6 +20,8 @@ counts! {
     timed_out,
     /// Of them, in flight on a connection that ended.
     lost,
+    /// Of them, in flight when the run was stopped.
+    unfinished,
     /// Answers, of those counted, that took longer than the timeout from the intended moment.
     late,
     /// Answers that are not the message that was sent.

@@ -363,3 +363,56 @@ fn connections_with_flows_are_no_more_than_these() {
     assert_eq!((next.get(), seen.all.load(Relaxed)), (2, 12), "{counts:?}");
     assert_eq!((counts.begun, counts.completed, counts.failed()), (12, 12, 0), "{counts:?}");
 }
+
+/// Reads what comes, and answers nothing.
+fn reads(stream: TcpStream, seen: Arc<Seen>) -> Served {
+    Box::pin(async move {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(n @ 1..) = stream.read(&mut buffer).await {
+            seen.answered.fetch_add(n, Relaxed);
+        }
+        // Nor does it answer that it is to end.
+        std::future::pending().await
+    })
+}
+
+/// Makes a WebSocket of it, and answers nothing.
+fn is_mute(stream: TcpStream, seen: Arc<Seen>) -> Served {
+    seen.answered.fetch_add(1, Relaxed);
+    Box::pin(ws::kit::serve(stream, ws::kit::Far::Silent))
+}
+
+/// Whoever stops a run does not wait for a timeout of ten minutes, and what was under way then has neither failed nor been answered.
+#[test]
+fn what_is_under_way_when_a_run_is_stopped_is_not_waited_for() {
+    let (timeout, soon) = (Duration::from_secs(600), Duration::from_secs(60));
+    let begun = Instant::now();
+    // It is asked every five milliseconds: some pass until what was asked is under way.
+    let after = |so: fn(&Seen) -> bool| {
+        let left = Cell::new(20);
+        move |seen: &Seen| {
+            left.set(left.get() - usize::from(so(seen)));
+            left.get() > 0
+        }
+    };
+    let asked = |seen: &Seen| seen.answered.load(Relaxed) > 0;
+    for mode in [Mode::Hold, Mode::Echo, Mode::Connect] {
+        let load = TcpLoad::new(TcpLoadConfig { timeout, ..tcp(mode, 8, None) }).unwrap();
+        let (Outcome { counts, interrupted, .. }, _) = run(&load, (7, reads), after(asked));
+        assert!(interrupted && counts.messages > 0, "{mode:?} {counts:?}");
+        assert_eq!((counts.failed(), counts.unfinished), (0, counts.begun), "{mode:?} {counts:?}");
+    }
+    for rate in [None, Some(3000)] {
+        let load = MemcachedLoad::new(MemcachedLoadConfig { timeout, ..memcached(8, rate) }).unwrap();
+        let (Outcome { counts, .. }, _) = run(&load, (11211, reads), after(asked));
+        assert!(counts.requests > 0, "{counts:?}");
+        assert_eq!((counts.failed(), counts.unfinished), (0, counts.requests), "{counts:?}");
+        assert_eq!(counts.broken, 0, "{counts:?}");
+        let load = WsLoad::new(WsLoadConfig { timeout, ..websockets(8, rate) }).unwrap();
+        let (Outcome { counts, .. }, _) = run(&load, (80, is_mute), after(asked));
+        assert!(counts.messages > 0, "{counts:?}");
+        assert_eq!((counts.failed(), counts.unfinished), (0, counts.messages), "{counts:?}");
+        assert_eq!((counts.broken, counts.unclosed), (0, counts.connected), "{counts:?}");
+    }
+    assert!(begun.elapsed() < soon, "{:?}", begun.elapsed());
+}

@@ -26,6 +26,7 @@ use flowlane::zone;
 use flowlane_load::resolve::resolve;
 
 use self::reach::Named;
+use crate::address;
 use crate::typed::Typed;
 use crate::units::show_count;
 
@@ -101,6 +102,7 @@ fn rate_in_words(per_second: u64, poisson: bool) -> String {
 
 /// Parses `ADDRESS:PORT` or `HOST:PORT`.
 fn target(text: &str) -> Result<Named, String> {
+    address::port_of(text)?;
     if text.starts_with('[') && text.contains('%') {
         return Ok(Named(vec![zone::parse(text)?]));
     }

@@ -278,7 +278,7 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
     notify::is_ending();
     drop((control, metrics, web, watching));
     let moved = rebalancer.map(|rebalancer| (rebalancer.policy(), rebalancer.counts()));
-    end_at_once_on_a_signal(happened)?;
+    end_at_once_on_a_signal(happened);
     let until = Instant::now() + plan.grace;
     own.stop(plan.grace);
     // Time for FINs and resets to be sent.
@@ -297,17 +297,14 @@ fn serve(plan: &Plan, mut own: Own) -> anyhow::Result<()> {
 }
 
 /// From here on a second ^C or SIGTERM ends the process at once.
-fn end_at_once_on_a_signal(happened: Receiver<Event>) -> anyhow::Result<()> {
+fn end_at_once_on_a_signal(happened: Receiver<Event>) {
     let again = |event| if let Event::Again(signal) = event { Some(signal) } else { None };
-    std::thread::Builder::new()
-        .name("flowlane-hurry".into())
-        .spawn(move || {
-            if let Some(signal) = happened.into_iter().find_map(again) {
-                std::process::exit(128 + signal);
-            }
-        })
-        .context("starting a thread")
-        .map(drop)
+    // Where no thread may be made the service ends as soon as it does, with what it has to say of itself.
+    let _ = std::thread::Builder::new().name("flowlane-hurry".into()).spawn(move || {
+        if let Some(signal) = happened.into_iter().find_map(again) {
+            std::process::exit(128 + signal);
+        }
+    });
 }
 
 /// Says which worker stands still and where, and ends the process if that is wanted.

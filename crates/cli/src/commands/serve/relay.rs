@@ -108,6 +108,7 @@ enum Version {
 
 /// A target, as it is given.
 fn target(text: &str) -> Result<SocketAddr, String> {
+    address::port_of(text)?;
     let at = zone::parse(text)?;
     let ip = at.ip();
     let broadcast = matches!(ip, std::net::IpAddr::V4(v4) if v4.is_broadcast());

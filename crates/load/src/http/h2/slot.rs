@@ -41,6 +41,8 @@ pub(super) struct Slot {
     /// Whether the connection is one that ends, since fewer are wanted.
     leaves: Arc<AtomicBool>,
     client: Option<Box<Client>>,
+    /// It brought an answer.
+    heard: bool,
 }
 
 impl Slot {
@@ -52,16 +54,24 @@ impl Slot {
         leaves: &Arc<AtomicBool>,
     ) -> Self {
         let (sender, ended) = (sender.clone(), ended.clone());
-        Self { shared: shared.clone(), target, sender, ended, leaves: leaves.clone(), client: None }
+        Self {
+            shared: shared.clone(),
+            target,
+            sender,
+            ended,
+            leaves: leaves.clone(),
+            client: None,
+            heard: false,
+        }
     }
 
-    /// Sends one request after the other.
-    pub(super) async fn run(mut self) {
+    /// Sends one request after the other; whether any was answered.
+    pub(super) async fn run(mut self) -> bool {
         let pool = self.shared.plan.clone();
         let mut n = 0;
         while !self.sender.is_closed() {
             let free = clock();
-            let Some(Due { intended, recorded, before }) = self.due(free).await else { return };
+            let Some(Due { intended, recorded, before }) = self.due(free).await else { return self.heard };
             let (request, times) = self.shared.takes(&mut self.client, before, recorded);
             let mut asked = self.ask((request, times), intended, free).await;
             while let Asked::Step(step) = asked {
@@ -78,7 +88,7 @@ impl Slot {
             match asked {
                 // Another recorded request may be a better one.
                 Asked::Impossible if pool.pool.replay.is_some() => continue,
-                Asked::Impossible => return,
+                Asked::Impossible => return self.heard,
                 Asked::Handed => continue,
                 Asked::Over | Asked::Step(_) => {}
             }
@@ -88,6 +98,7 @@ impl Slot {
                 flowlane::sleep(Duration::from_nanos(pause)).await;
             }
         }
+        self.heard
     }
 
     /// Whether the connection is one that ends: all its slots follow the one that finds it.
@@ -192,6 +203,7 @@ impl Slot {
                 shared.lock().book.error(Some(place), intended, done, kind, || why);
             }
             Some(Ok(answer)) => {
+                self.heard = true;
                 let sample =
                     Sample { intended, sent, first_byte: answer.first_byte, done, code: answer.code };
                 let mut inner = shared.lock();

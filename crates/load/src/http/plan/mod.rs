@@ -266,6 +266,10 @@ pub enum Body {
     Generated(u64),
 }
 
+fn too_large() -> io::Error {
+    io::Error::other("larger than 1 GiB, the most that a body may be read from a file")
+}
+
 impl Body {
     /// Most bytes that a file may have: it is kept in memory.
     pub const LARGEST_FILE: u64 = 1 << 30;
@@ -282,14 +286,23 @@ impl Body {
         if !kind.is_file() && !kind.file_type().is_fifo() {
             return Err(io::Error::other("neither a file nor a pipe: a device may have no end"));
         }
-        let mut content = Vec::new();
-        if kind.len() <= Self::LARGEST_FILE {
-            let file = File::open(path)?;
-            flowlane::written::note_read(&file).keep();
-            file.take(Self::LARGEST_FILE + 1).read_to_end(&mut content)?;
+        if kind.len() > Self::LARGEST_FILE {
+            return Err(too_large());
         }
-        if kind.len().max(content.len() as u64) > Self::LARGEST_FILE {
-            return Err(io::Error::other("larger than 1 GiB, the most that a body may be read from a file"));
+        let file = File::open(path)?;
+        flowlane::written::note_read(&file).keep();
+        Self::of_input(file)
+    }
+
+    /// What is read to its end.
+    ///
+    /// # Errors
+    /// It cannot be read, or is larger than [`Body::LARGEST_FILE`].
+    pub fn of_input(input: impl Read) -> io::Result<Self> {
+        let mut content = Vec::new();
+        input.take(Self::LARGEST_FILE + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > Self::LARGEST_FILE {
+            return Err(too_large());
         }
         Ok(Self::Bytes(content.into()))
     }

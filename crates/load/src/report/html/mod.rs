@@ -352,7 +352,8 @@ fn counts(run: &Run, out: &mut impl Write) -> io::Result<()> {
     line("due and not sent", c.unsent, u.unsent, "", true)?;
     line("held up", c.held_up, u.held_up, "times something due had to wait for room or a connection", false)?;
     for (name, count) in &c.more {
-        line(name, *count, u.more.get(name).copied().unwrap_or(0), "", false)?;
+        let first = c.firsts.get(name).map_or(String::new(), |first| format!("first: {first}"));
+        line(name, *count, u.more.get(name).copied().unwrap_or(0), &first, false)?;
     }
     if let Some(events) = &run.total.events {
         let streams = format!(

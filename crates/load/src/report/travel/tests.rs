@@ -26,6 +26,7 @@ fn recorder(lane: u16, pool: usize, requests: u64) -> Recorder {
     recorder.error(3_000_000_000, 3_000_000_000, ErrorKind::Reset, || "é reset");
     recorder.timed_out(3_000_000_000, 9_000_000_000, || "late");
     recorder.tally(3_000_000_000).named("reordered", 17);
+    recorder.tally(3_000_000_000).told("unasked", || "'SSH-2.0'".to_owned());
     recorder.connected(20, 5_000);
     recorder.unsent(4_000_000_000, 15_000_000_000, 3);
     recorder.concurrency(6_000_000_000, 11);

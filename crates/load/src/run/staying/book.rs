@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Dialogue, Fault, Trouble};
 use crate::report::{ErrorKind, LaneRecord, Recorder, Sample};
+use crate::run::UNFINISHED;
 
 /// Most failures of before the start that are kept one by one.
 const EARLY: usize = 4096;
@@ -15,6 +16,8 @@ pub struct Counted {
     pub(crate) answered: u64,
     pub(crate) timed_out: u64,
     pub(crate) lost: u64,
+    /// Under way when the run was stopped.
+    pub(crate) unfinished: u64,
     pub(crate) late: u64,
     pub(crate) wrong: u64,
     /// Sent and answered before the run.
@@ -34,6 +37,17 @@ pub struct Counted {
 pub(crate) struct Waiting {
     pub(crate) intended: u64,
     pub(crate) sent: u64,
+}
+
+/// What became of something that had no answer when its connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It had none within the timeout.
+    TimedOut,
+    /// It failed with its connection.
+    Failed,
+    /// The run was stopped before.
+    Unfinished,
 }
 
 /// The account of a lane.
@@ -119,9 +133,16 @@ impl<D: Dialogue> Book<D> {
         }
     }
 
-    /// It was in flight on a connection that ended so. Returns whether it had no answer in time.
-    pub(crate) fn lost(&mut self, waiting: Waiting, now: u64, trouble: &Trouble<D::Fault>) -> bool {
+    /// It was in flight on a connection that ended so.
+    pub(crate) fn lost(&mut self, waiting: Waiting, now: u64, trouble: &Trouble<D::Fault>) -> Lost {
         let Waiting { intended, sent } = waiting;
+        if *trouble == Trouble::Stopped {
+            self.all.unfinished += 1;
+            if let Some(recorder) = &mut self.recorder {
+                recorder.tally(intended).named(UNFINISHED, 1);
+            }
+            return Lost::Unfinished;
+        }
         let is_silent = *trouble == Trouble::NoAnswer;
         let over = is_silent && now.saturating_sub(sent) >= self.timeout;
         if over {
@@ -129,7 +150,7 @@ impl<D: Dialogue> Book<D> {
             if let Some(recorder) = &mut self.recorder {
                 recorder.timed_out(intended, now, || trouble.words());
             }
-            return true;
+            return Lost::TimedOut;
         }
         self.all.lost += 1;
         if is_silent {
@@ -139,7 +160,7 @@ impl<D: Dialogue> Book<D> {
         } else {
             self.failed(intended, now, trouble.kind(), || trouble.words());
         }
-        false
+        Lost::Failed
     }
 
     /// A connection stands, `nanos` after it was begun; TLS took `tls` of them.
@@ -176,7 +197,7 @@ impl<D: Dialogue> Book<D> {
         let moment = self.within(now);
         let Some(recorder) = &mut self.recorder else { return false };
         recorder.tally(moment).closed += 1;
-        if let Some(trouble) = trouble {
+        if let Some(trouble) = trouble.filter(|trouble| **trouble != Trouble::Stopped) {
             self.all.broken += 1;
             if !had_any && matches!(trouble, Trouble::Own(fault) if fault.is_said()) {
                 recorder.error(moment, now, trouble.kind(), || trouble.words());

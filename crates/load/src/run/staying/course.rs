@@ -20,7 +20,7 @@ use crate::run::gate::{Gate, Outcomes};
 use crate::run::lanes::Kind;
 use crate::run::outcome::LaneOutcome;
 use crate::run::timeline::Phase;
-use crate::run::{clock, timeline};
+use crate::run::{HURRY, clock, timeline};
 
 impl<D: Dialogue> Kind for Common<D> {
     type Counts = D::Counts;
@@ -153,10 +153,16 @@ fn begin<D: Dialogue>(lane: &Lane<D>, start: u64) {
     lane.inner().book.start(recorder, measured, clock());
 }
 
-/// Lets what is outstanding arrive and connections say that they end, as long as the timeout, and ends those that have not.
+/// Lets what is outstanding arrive and connections say that they end, as long as the timeout, or for a moment once the run is stopped, and ends those that
+/// have not.
 async fn end<D: Dialogue>(lane: &Arc<Lane<D>>) {
     lane.enter(Stage::Ending);
-    pause(lane, clock() + lane.common.timeout, false, |inner| inner.live == 0).await;
-    lane.enter(Stage::Over);
+    let patience = clock() + lane.common.timeout;
+    // Guard: `true` as `false` fails load/staying::what_is_under_way
+    pause(lane, patience, true, |inner| inner.live == 0).await;
+    if lane.common.gate.stopped() {
+        pause(lane, patience.min(clock() + HURRY), false, |inner| inner.live == 0).await;
+    }
+    lane.enter(Stage::Over(lane.common.gate.stopped()));
     pause(lane, u64::MAX, false, |inner| inner.live == 0).await;
 }

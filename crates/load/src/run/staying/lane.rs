@@ -39,8 +39,8 @@ pub(super) enum Stage {
     Open,
     /// They send nothing more, and close when they have nothing in flight.
     Ending,
-    /// They end.
-    Over,
+    /// They end: what they wait for had its time, or (`true`) the run was stopped.
+    Over(bool),
 }
 
 /// One lane of a run.

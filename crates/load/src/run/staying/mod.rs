@@ -37,7 +37,7 @@ pub use common::{Common, StayingError};
 pub use lane::Lane;
 pub use trouble::{Fault, Trouble};
 
-pub(crate) use book::Waiting;
+pub(crate) use book::{Lost, Waiting};
 pub(crate) use task::{connect, within};
 
 /// What is said over connections that stay: the configuration of a run.

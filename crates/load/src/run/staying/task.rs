@@ -169,7 +169,7 @@ fn not_opened<D: Dialogue>(lane: &Lane<D>, inner: &mut Inner<D>, trouble: &Troub
 
 impl<D: Dialogue> Lane<D> {
     fn is_ending(&self) -> bool {
-        self.common.gate.stopped() || matches!(self.inner().stage, Stage::Ending | Stage::Over)
+        self.common.gate.stopped() || matches!(self.inner().stage, Stage::Ending | Stage::Over(_))
     }
 
     fn goes_on(&self, at: usize) -> bool {
@@ -185,9 +185,11 @@ impl<D: Dialogue> Inner<D> {
             let place = &self.places[at];
             let idle = place.conn.in_flight() == 0;
             match self.stage {
-                Stage::Over if idle => return Poll::Ready(Ok(())),
+                Stage::Over(_) if idle => return Poll::Ready(Ok(())),
+                // Guard: `stopped` as `false` fails load/staying::what_is_under_way
+                Stage::Over(stopped) if stopped => return Poll::Ready(Err(Trouble::Stopped)),
                 // What was said has no answer, or that it ends.
-                Stage::Over => return Poll::Ready(Err(Trouble::NoAnswer)),
+                Stage::Over(_) => return Poll::Ready(Err(Trouble::NoAnswer)),
                 // It does not answer that it is to end.
                 _ if place.gives_up && idle => return Poll::Ready(Ok(())),
                 // Guard: `place.gives_up` as `false` fails load/ws::wrong::a_handshake_without

@@ -18,6 +18,8 @@ pub enum Trouble<F> {
     Closed,
     /// What was sent had no answer within the timeout.
     NoAnswer,
+    /// The run was stopped: what was in flight has neither failed nor been answered.
+    Stopped,
     /// In a way of its own.
     Own(F),
 }
@@ -45,7 +47,7 @@ impl<F: Fault> Trouble<F> {
             },
             Self::Socket(kind, _) => *kind,
             Self::Closed => ErrorKind::Closed,
-            Self::NoAnswer => ErrorKind::Timeout,
+            Self::NoAnswer | Self::Stopped => ErrorKind::Timeout,
             Self::Own(fault) => fault.kind(),
         }
     }
@@ -57,6 +59,7 @@ impl<F: Fault> Trouble<F> {
             Self::Socket(_, why) => why.clone(),
             Self::Closed => F::CLOSED.into(),
             Self::NoAnswer => "no answer within the timeout".into(),
+            Self::Stopped => "still on its way when the run was stopped".into(),
             Self::Own(fault) => fault.words(),
         }
     }
@@ -124,6 +127,7 @@ mod tests {
             (io::Error::from(io::ErrorKind::ConnectionReset).into(), ErrorKind::Reset),
             (Trouble::Closed, ErrorKind::Closed),
             (Trouble::NoAnswer, ErrorKind::Timeout),
+            (Trouble::Stopped, ErrorKind::Timeout),
             (Trouble::Own(Never), ErrorKind::Other),
         ] {
             assert_eq!(trouble.kind(), kind, "{trouble:?}");

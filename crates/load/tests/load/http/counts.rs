@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use flowlane_load::Phase;
-use flowlane_load::http::{Pace, Pool, Think};
+use flowlane_load::http::{Pace, Pool, Think, Version};
 
-use super::kit::{Heard, good, hello, ms, plan, pool, rate, run, run_on, run_until, run_with};
+use super::kit::{Heard, good, hello, ms, plan, pool, rate, run, run_on, run_until, run_with, serve};
 
 #[test]
 fn closed_loop_counts_agree_with_the_server() {
@@ -181,4 +181,27 @@ fn a_run_that_is_interrupted_while_it_waits_for_answers_ends_soon() {
     assert!(ran.outcome.interrupted);
     assert!(begun.elapsed() < ms(30_000), "{:?}", begun.elapsed());
     assert_eq!((ran.counts().sent, ran.counts().answered), (2, 0), "{:?}", ran.counts());
+}
+
+/// What is under way when somebody stops the run has neither failed nor been answered, whatever the version.
+#[test]
+fn what_is_under_way_when_a_run_is_stopped_has_not_failed() {
+    let silent = serve(|stream| async move {
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = stream.read(&mut buffer).await {}
+    });
+    for (version, connections) in [
+        (Version::Http1 { pipeline: 1 }, 3),
+        (Version::Http1 { pipeline: 4 }, 3),
+        (Version::Http2 { streams: 4 }, 3),
+    ] {
+        let seen = AtomicU64::new(0);
+        let mut plan = plan(Pool { version, connections, ..pool() }, ms(60_000));
+        (plan.waiting, plan.timeout) = (ms(60_000), ms(60_000));
+        // Some time passes until all is asked.
+        let ran = run_until(1, plan, &silent, |_| seen.fetch_add(1, Ordering::Relaxed) < 10);
+        let c = ran.counts();
+        assert!(ran.outcome.interrupted && c.sent > 0 && c.answered == 0, "{version:?} {c:?}");
+        assert_eq!((c.failed, c.more.get("unfinished")), (0, Some(&c.sent)), "{version:?} {c:?}");
+    }
 }

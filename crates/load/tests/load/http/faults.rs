@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use flowlane_load::http::{Checks, Plan, Pool, Request, Target, Version};
 
-use super::kit::{Heard, Ran, hello, ms, ok, plan, pool, rate, run, run_on, says, serve};
+use super::kit::{self, Heard, Ran, hello, ms, ok, plan, pool, rate, run, run_on, says, serve};
 
 fn quick(pool: Pool) -> Plan {
     plan(pool, ms(200))
@@ -97,18 +97,45 @@ fn bytes_that_nobody_asked_for() {
     let ran = run(quick(pool()), &says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok, and more", false));
     let c = ran.counts();
     assert!(c.answered > 0);
-    assert_eq!(ran.errors("malformed"), c.answered, "{c:?}");
-    // On a connection that rests between requests.
+    assert_eq!((c.failed, c.more["unasked"]), (0, c.answered), "{c:?}");
+    assert_eq!(c.firsts["unasked"], "', and more' behind an answer");
+    // On a connection that rests between requests: who has waited long enough says so, and closes (RFC 9110 §15.5.9).
     let late = serve(|stream| async move {
         let mut buffer = [0; 4096];
         let _ = stream.read(&mut buffer).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
         flowlane::sleep(ms(5)).await;
-        let _ = stream.write_all(b"boo").await;
-        let _ = stream.read(&mut buffer).await;
+        let _ = stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n").await;
     });
     let ran = run(quick(Pool { pace: rate(20.0), ..pool() }), &late);
-    assert!(ran.errors("malformed") > 0, "{:?}", ran.counts());
+    let c = ran.counts();
+    assert_eq!((c.failed, c.answered, ran.run.ok), (0, c.sent, true), "{c:?}");
+    assert!(c.more["unasked"] > 0, "{c:?}");
+    assert_eq!(c.firsts["unasked"], "'HTTP/1.1 408 Request Timeout\\r\\nConnection: close\\r...'");
+}
+
+/// A server that speaks first, and not HTTP, is named by what it says; what it says before it is asked is no failure of a request.
+#[test]
+fn a_server_that_speaks_something_else_is_named() {
+    let greets = serve(|stream| async move {
+        let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await;
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = stream.read(&mut buffer).await {}
+    });
+    let says = "the server does not speak HTTP: it says 'SSH-2.0-OpenSSH_9.9\\r\\n'";
+    let ran = run(quick(Pool { connections: 2, pace: rate(20.0), ..pool() }), &greets);
+    let c = ran.counts();
+    assert_eq!((c.failed, ran.errors("malformed")), (c.sent, c.sent), "{c:?}");
+    assert_eq!(c.errors["malformed"].example, says);
+    assert!(c.more["unasked"] > 0 && c.firsts["unasked"] == "'SSH-2.0-OpenSSH_9.9\\r\\n'", "{c:?}");
+    for (bytes, words) in [
+        (&b"\x15\x03\x01\x00\x02\x02\x46"[..], "the server speaks TLS: https:// in place of http://"),
+        (b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0\x40\0", "the server speaks HTTP/2 here: --http2"),
+        (b"HTTP/9.9 200 OK\r\n\r\n", "the version is not one of HTTP/1"),
+    ] {
+        let ran = run(quick(Pool { connections: 1, ..pool() }), &kit::says(bytes, false));
+        assert_eq!(ran.counts().errors["malformed"].example, words);
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! HTTP/2 against hyper's server.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use flowlane_load::http::{Body, Checks, Pool, Request, Version};
+use flowlane_load::http::{Body, Checks, Pace, Pool, Request, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -87,4 +88,45 @@ fn who_does_not_speak_it_is_counted() {
     assert_eq!(c.answered, 0);
     assert!(ran.errors("http2") > 0, "{c:?}");
     assert!(c.errors["http2"].example.contains("does not speak HTTP/2"), "{c:?}");
+}
+
+/// A server that closes before it has answered anything, whatever it says before, is connected to again after a pause.
+#[test]
+fn a_server_that_closes_at_once_is_given_time() {
+    // SETTINGS, and a GOAWAY that takes no stream (RFC 9113 §6.8).
+    let goes: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    for (says, pace) in
+        [(&b""[..], rate(20.0)), (b"", Pace::Closed), (goes, rate(20.0)), (goes, Pace::Closed)]
+    {
+        let opened = Arc::new(AtomicU64::new(0));
+        let count = opened.clone();
+        let server = serve(move |stream| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let _ = stream.write_all(says).await;
+            }
+        });
+        let begun = Instant::now();
+        let version = Version::Http2 { streams: 4 };
+        let ran = run(plan(Pool { version, connections: 1, pace, ..pool() }, ms(500)), &server);
+        // Ten milliseconds before each.
+        let most = begun.elapsed().as_millis() as u64 / 10 + 2;
+        let opened = opened.load(Ordering::Relaxed);
+        assert!((5..=most).contains(&opened), "{opened} connections, at most {most}: {:?}", ran.counts());
+    }
+}
+
+/// Whoever speaks first, and something else, is named by what it says.
+#[test]
+fn a_server_that_speaks_something_else_is_named() {
+    let greets = serve(|stream| async move {
+        let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await;
+        let mut buffer = [0; 4096];
+        while let Ok(1..) = stream.read(&mut buffer).await {}
+    });
+    let ran = run(plan(Pool { version: Version::Http2 { streams: 4 }, ..pool() }, ms(100)), &greets);
+    let c = ran.counts();
+    assert_eq!((c.answered, ran.errors("http2")), (0, c.failed), "{c:?}");
+    let says = "does not speak HTTP/2: it says 'SSH-2.0-OpenSSH_9.9\\r\\n'";
+    assert!(c.errors["http2"].example.contains(says), "{c:?}");
 }

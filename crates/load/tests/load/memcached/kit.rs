@@ -284,7 +284,11 @@ pub(super) fn run(far: Far, config: MemcachedLoadConfig) -> Ran {
     let requests = REQUESTS.map(str::to_owned).to_vec();
     let pools = vec![PoolAbout { name: "all".into(), requests, ..PoolAbout::default() }];
     let report = outcome.run(About { pools, failures_count: true, ..About::default() });
-    assert_eq!(c.requests, c.answered + c.timed_out + c.lost, "every request ends once: {c:?}");
+    assert_eq!(
+        c.requests,
+        c.answered + c.timed_out + c.lost + c.unfinished,
+        "every request ends once: {c:?}"
+    );
     assert_eq!(c.requests, c.gets + c.sets, "{c:?}");
     assert_eq!(c.keys, c.hits + c.misses, "{c:?}");
     assert_agree(&c, &report.total);

@@ -317,7 +317,11 @@ pub(super) fn run_with(far: Far, config: WsLoadConfig, tls: Option<ServerTls>) -
 /// The report says what was counted.
 fn assert_agree(ran: &Ran) {
     let (c, total) = (ran.counts, &ran.report.total);
-    assert_eq!(c.messages, c.answered + c.timed_out + c.lost, "every message ends once: {c:?}");
+    assert_eq!(
+        c.messages,
+        c.answered + c.timed_out + c.lost + c.unfinished,
+        "every message ends once: {c:?}"
+    );
     let sum = |f: fn(&flowlane_load::report::Counts) -> u64| f(&total.counts) + f(&total.unmeasured);
     assert_eq!((sum(|t| t.sent), sum(|t| t.answered)), (c.messages, c.answered), "{c:?}");
     assert_eq!((sum(|t| t.bytes_sent), sum(|t| t.bytes_received)), (c.bytes_written, c.bytes_read));

@@ -53,6 +53,7 @@ impl LogOptions {
     pub(super) fn open(&self) -> anyhow::Result<Option<Log>> {
         let Some(path) = &self.log_requests else { return Ok(None) };
         let option = || format!("--log-requests {}", path.display());
+        ensure!(path.as_os_str() != "-", "{}: standard output is /dev/stdout here", option());
         let file = written::open_for_writing(path, 0o666).with_context(option)?;
         ensure!(!file.metadata().with_context(option)?.is_dir(), "{}: a directory", option());
         if file.metadata().is_ok_and(|found| found.is_file()) {

@@ -97,7 +97,7 @@ pub(super) struct PlanOptions {
     /// Request body: this many bytes of a pattern.
     #[arg(long, value_parser = units::size, conflicts_with_all = ["body_file", "form", "scenario"])]
     body_size: Option<usize>,
-    /// Request body: the content of this file or pipe, at most 1 GiB.
+    /// Request body: the content of this file or pipe, at most 1 GiB; '-' is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["form", "scenario"])]
     body_file: Option<PathBuf>,
     /// Field of a form of several parts (multipart/form-data): 'name=value', 'name=@FILE' (a file with its name) or 'name=<FILE' (a value
@@ -397,7 +397,17 @@ impl PlanOptions {
     fn data(&self) -> anyhow::Result<Option<Arc<Data>>> {
         let Some(file) = &self.data else { return Ok(None) };
         let data = Data::of_file(file, self.data_order);
-        Ok(Some(data.with_context(|| format!("--data {}", file.display()))?.into()))
+        let said = file.to_string_lossy();
+        // What curl has behind its --data.
+        let hint = match said.strip_prefix('@') {
+            _ if file.exists() => String::new(),
+            Some(name) => format!(" (rows, one for each request; a body is --body-file {name})"),
+            None if said.contains(['=', '{']) => {
+                format!(" (a file of rows, one for each request; a body is --body '{said}')")
+            }
+            None => String::new(),
+        };
+        Ok(Some(data.with_context(|| format!("--data {said}{hint}"))?.into()))
     }
 
     /// The request as a call of gRPC, if it is to be one.
@@ -416,6 +426,9 @@ impl PlanOptions {
         let body = match (&self.body, self.body_size, &self.body_file) {
             (Some(text), ..) => Body::Text(text.as_str().into()),
             (_, Some(size), _) => Body::Generated(size as u64),
+            (_, _, Some(file)) if file.as_os_str() == "-" => {
+                Body::of_input(std::io::stdin().lock()).context("--body-file -: standard input")?
+            }
             (_, _, Some(file)) => {
                 Body::of_file(file).with_context(|| format!("--body-file {}", file.display()))?
             }
