@@ -61,6 +61,15 @@ fn an_option_of_another_program_is_one_clear_line() {
             "unexpected argument '--connetions' found; a similar argument exists: '--connections'",
         ),
         ("bench udp --rounds 0", "invalid value '0' for '--rounds <ROUNDS>': from 1 to 1000"),
+        ("load set --rate 5", "unexpected argument '--rate' found; what is changed is an argument: rate=N"),
+        (
+            "load agent --agents g:2",
+            "unexpected argument '--agents' found; an agent is one of --group NAME; --agents NAME belongs to the load that agents make",
+        ),
+        (
+            "load agent --group g --nats nats://127.0.0.1:1",
+            "--nats: nats://127.0.0.1:1: no NATS server listens there: start one (nats-server), or say where it is with --nats URL",
+        ),
         ("serve http --port 70000", "invalid value '70000' for '--port <PORT>': from 1 to 65535"),
         (
             "load tcp 10.0.0.1:70000",
@@ -361,6 +370,7 @@ fn a_run_whose_peer_is_silent_ends_at_the_first_signal() {
     let at = silent.local_addr().unwrap();
     // It ends with the process; what is accepted stays, and is told when it has been asked something.
     let (asked, is_asked) = std::sync::mpsc::channel();
+    let asked_by_udp = asked.clone();
     std::thread::spawn(move || {
         let mut all = Vec::new();
         for mut stream in silent.incoming().map_while(Result::ok) {
@@ -368,7 +378,22 @@ fn a_run_whose_peer_is_silent_ends_at_the_first_signal() {
             all.push(stream);
         }
     });
+    // Of datagrams it answers the first of each flow, which asks whether somebody is there.
+    let quiet = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let udp = quiet.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut seen, mut buffer) = (Vec::new(), [0; 2048]);
+        while let Ok((n, from)) = quiet.recv_from(&mut buffer) {
+            if seen.contains(&from) {
+                let _ = asked_by_udp.send(Ok(n));
+            } else {
+                seen.push(from);
+                let _ = quiet.send_to(&buffer[..n], from);
+            }
+        }
+    });
     for load in [
+        format!("udp {udp} --window 4 --flows 1 --workers 1"),
         format!("tcp {at}"),
         format!("tcp {at} --mode connect"),
         format!("tcp {at} --mode hold --slip-budget 10m"),
@@ -379,8 +404,9 @@ fn a_run_whose_peer_is_silent_ends_at_the_first_signal() {
         format!("http http://{at}/ --http2"),
     ] {
         while is_asked.try_recv().is_ok() {}
+        let one = if load.starts_with("udp") { "" } else { "-c 1" };
         let run =
-            Program::start(flowlane(&format!("load {load} -c 1 -d 10m --timeout 10m --no-pin -q --json")));
+            Program::start(flowlane(&format!("load {load} {one} -d 10m --timeout 10m --no-pin -q --json")));
         is_asked.recv_timeout(PATIENCE).unwrap().unwrap();
         let begun = Instant::now();
         run.signal(Signal::INT);

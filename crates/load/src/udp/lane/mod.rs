@@ -11,6 +11,7 @@ mod answers;
 mod bursts;
 mod pace;
 mod ports;
+mod young;
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -26,12 +27,13 @@ use flowlane_stack::packet::IcmpErrorKind;
 use crate::report::{ErrorKind, Recorder, Span, Times};
 use crate::run::door::Refusal;
 use crate::run::outcome::{Counts, LaneOutcome};
-use crate::run::{TICK, clock, timeline};
+use crate::run::{HURRY, TICK, UNFINISHED, clock, timeline};
 use crate::udp::order::Order;
 use crate::udp::payload::{Header, template};
 use crate::udp::window::Window;
 use crate::udp::{Common, Pace};
 use ports::{BURST, Ports};
+use young::Young;
 
 /// Interval and number of probes before the run.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
@@ -67,6 +69,8 @@ pub(crate) struct Lane {
     next_tick: u64,
     /// The last ICMP error before the run.
     complaint: Option<IcmpErrorKind>,
+    /// What was sent within the timeout.
+    young: Young,
     /// How slots were kept; and of the datagrams of this turn, when each could be sent and when that was begun, by the common clock.
     edges: Edges,
     slotted: Vec<(u64, u64)>,
@@ -119,6 +123,7 @@ impl Lane {
             measured: 0,
             next_tick: 0,
             complaint: None,
+            young: Young::default(),
             edges: Edges::default(),
             slotted: Vec::new(),
             alarm: None,
@@ -172,11 +177,21 @@ impl Lane {
     /// Counts datagrams that were never answered, in and outside the measured part.
     fn count_lost(&mut self) {
         self.counts.lost = self.counts.sent - self.counts.received;
+        // What may still be answered when somebody ends the run is not lost.
+        let timeout = self.common.config.timeout.as_nanos() as u64;
+        let young = self.young.count(clock(), self.counts.sent, timeout);
+        let mut young = if self.common.stopped() { young.min(self.counts.lost) } else { 0 };
+        self.counts.lost -= young;
         for moment in [self.measured, 0] {
             let tally = self.recorder.tally(moment);
             // Where nothing is measured, both are the same.
             let lost = (tally.sent - tally.answered).saturating_sub(tally.errors_of(ErrorKind::Lost));
-            tally.errors(ErrorKind::Lost, lost);
+            let unfinished = young.min(lost);
+            young -= unfinished;
+            if unfinished > 0 {
+                tally.named(UNFINISHED, unfinished);
+            }
+            tally.errors(ErrorKind::Lost, lost - unfinished);
         }
     }
 
@@ -232,9 +247,14 @@ impl Lane {
     /// Waits for outstanding answers.
     async fn drain(&mut self) -> Result<(), String> {
         let timeout = self.common.config.timeout.as_nanos() as u64;
-        let limit = clock() + timeout;
+        let mut limit = clock() + timeout;
+        let mut hurries = false;
         while self.counts.received < self.counts.sent && clock() < limit {
-            self.sleep_or_receive(limit).await?;
+            // Guard: `self.common.stopped()` as `false` fails cli/ends::a_run_whose_peer_is_silent
+            if self.common.stopped() && !std::mem::replace(&mut hurries, true) {
+                limit = limit.min(clock() + HURRY);
+            }
+            self.sleep_or_receive(limit.min(clock() + TICK)).await?;
             self.take(clock());
         }
         let linger = (clock() + LINGER).min(limit.max(clock() + 1));
@@ -348,7 +368,9 @@ impl Lane {
         }
         self.next_tick = now + TICK;
         self.publish(now);
-        self.window.give_up_before(now.saturating_sub(self.common.config.timeout.as_nanos() as u64));
+        let timeout = self.common.config.timeout.as_nanos() as u64;
+        self.young.note(now, self.counts.sent, timeout);
+        self.window.give_up_before(now.saturating_sub(timeout));
         true
     }
 
