@@ -15,12 +15,12 @@ use tokio::time::{sleep_until, timeout};
 
 use super::labels::Labels;
 use super::post::{Post, Refused};
-use super::state::State;
+use super::state::{State, wall};
 use super::target::{Header, Protocol, Target};
 use super::{otlp, remote_write};
 use crate::report::SnapshotsTo;
 use crate::report::live::Live;
-use crate::report::model::{Pushed, Run};
+use crate::report::model::{Ended, Pushed, Run};
 
 /// How long the last push may take, all that was begun before included.
 pub const FAREWELL: Duration = Duration::from_secs(5);
@@ -93,7 +93,7 @@ impl Start {
                 let task = Task {
                     post: Post { target, headers, tls },
                     labels: self.labels.clone(),
-                    start: SystemTime::now(),
+                    start: wall(),
                     from: from.clone(),
                     account: account.clone(),
                 };
@@ -150,14 +150,17 @@ impl Feed {
 }
 
 impl Pusher {
-    /// Pushes the figures of the report, and waits until all receivers have taken them, for [`FAREWELL`] at most. Returns what came of all
-    /// pushes.
+    /// Pushes the figures of the report, and waits until all receivers have taken them, for [`FAREWELL`] at most, or for a second if somebody has
+    /// ended the run and none has taken anything. Returns what came of all pushes.
     #[must_use]
     pub fn last(self, run: &Run) -> Vec<Pushed> {
-        let until = Instant::now() + FAREWELL;
+        // Guard: `locked(account).taken == 0` as `false` fails cli/load_push::a_run_that_is_interrupted_does_not_wait
+        let in_vain = self.accounts.iter().all(|account| locked(account).taken == 0);
+        let farewell = if in_vain && run.ended == Ended::Interrupted { UNDER_WAY } else { FAREWELL };
+        let until = Instant::now() + farewell;
         self.to.send_replace(Order::Last(Arc::new(State::of_run(run)), until));
         // A little more, for a task that hears at that moment that its time is up.
-        let patience = FAREWELL + Duration::from_millis(500);
+        let patience = farewell + Duration::from_millis(500);
         let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         let _ = ended.recv_timeout(patience);
         self.accounts.iter().map(|account| locked(account).clone()).collect()

@@ -3,12 +3,21 @@
 //! Both count all that happened, measured or not, so that counters only grow. Times are exact to 1 % and those of whole seconds; the report has
 //! the last second, too.
 
-use std::time::SystemTime;
+use std::sync::OnceLock;
+use std::time::{Instant, SystemTime};
 
 use crate::report::live::Live;
 use crate::report::model::{Counts, Part, Run};
 use crate::report::series::small;
 use crate::report::times::Times;
+
+/// The time of day when this was asked first, and what has passed since: a clock that is set meanwhile changes nothing. A receiver refuses samples that are
+/// older than the last, and times that are before the start.
+pub(super) fn wall() -> SystemTime {
+    static BEGUN: OnceLock<(SystemTime, Instant)> = OnceLock::new();
+    let (day, begun) = BEGUN.get_or_init(|| (SystemTime::now(), Instant::now()));
+    *day + begun.elapsed()
+}
 
 /// All figures at one time.
 #[derive(Debug, Clone)]
@@ -36,12 +45,12 @@ impl State {
     /// What snapshots say so far of pools with these names.
     pub(crate) fn of_live(live: &Live, pools: &[String]) -> Self {
         let pools = pools.iter().enumerate().map(|(i, name)| PoolState::of_live(live, i, name)).collect();
-        Self { at: SystemTime::now(), pools }
+        Self { at: wall(), pools }
     }
 
     /// What the report says.
     pub(crate) fn of_run(run: &Run) -> Self {
-        Self { at: SystemTime::now(), pools: run.pools.iter().map(PoolState::of_part).collect() }
+        Self { at: wall(), pools: run.pools.iter().map(PoolState::of_part).collect() }
     }
 }
 

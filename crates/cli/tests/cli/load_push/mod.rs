@@ -5,7 +5,7 @@ pub(crate) mod fetched;
 pub(crate) mod receiver;
 
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use flowlane_testnet::{Program, Scratch, eventually, free_port};
 use rustix::process::Signal;
@@ -247,6 +247,24 @@ fn a_run_that_is_interrupted_pushes_what_it_had() {
     let said: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     agrees(receiver.series().last().unwrap(), &said);
     assert_eq!(said["pushes"][0]["complete"], true);
+}
+
+/// Whoever ends the run does not wait for a receiver that has said nothing in all of it.
+#[test]
+fn a_run_that_is_interrupted_does_not_wait_for_who_has_taken_nothing() {
+    let (_server, address) = serve("http", "http on 127.0.0.1");
+    let silent = Receiver::start(|_| Answer::Nothing);
+    let line = format!("http http://{address}/ -r 200 -d 60s --slip-budget 1h --push-every 100ms");
+    let program = Program::start(load(&line, &["--push", &silent.otlp()]));
+    eventually("it pushes", || !silent.pushes().is_empty());
+    let begun = Instant::now();
+    program.signal(Signal::INT);
+    let ended = program.end();
+    assert_eq!(ended.status.code(), Some(130), "{:?}", ended.said);
+    // Less than FAREWELL.
+    assert!(begun.elapsed() < Duration::from_millis(4900), "{:?}", begun.elapsed());
+    let said: Value = serde_json::from_str(&ended.printed).unwrap();
+    assert_eq!((&said["pushes"][0]["taken"], &said["pushes"][0]["complete"]), (&0.into(), &false.into()));
 }
 
 #[test]
