@@ -65,6 +65,16 @@ pub struct Bus {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// Why no server is connected, in words that say what is to be done where nobody listens.
+fn in_words(error: String) -> String {
+    match error.contains("Connection refused") {
+        true => {
+            "no NATS server listens there: start one (nats-server), or say where it is with --nats URL".into()
+        }
+        false => error,
+    }
+}
+
 impl Bus {
     /// Connects; `name` is shown by the server.
     ///
@@ -88,7 +98,7 @@ impl Bus {
                         tokio::time::timeout(PATIENCE, async_nats::connect_with_options(urls, options));
                     let connected = match connect.await {
                         Ok(Ok(client)) => Ok(client),
-                        Ok(Err(e)) => Err(e.to_string()),
+                        Ok(Err(e)) => Err(in_words(e.to_string())),
                         Err(_) => Err(format!("no NATS server has answered within {PATIENCE:?}")),
                     };
                     let client = connected.as_ref().ok().cloned();

@@ -20,6 +20,13 @@ fn of_all(unknown: &str, arguments: &[String]) -> Option<String> {
         "-V" | "--version" => Some("the version is 'flowlane --version'".to_owned()),
         "-v" | "-vv" | "--verbose" => Some("the log is RUST_LOG=flowlane=debug".to_owned()),
         "-p" if is("serve") => Some("the port is --port PORT".to_owned()),
+        "--agents" if is("agent") => Some(
+            "an agent is one of --group NAME; --agents NAME belongs to the load that agents make".to_owned(),
+        ),
+        "-r" | "--rate" | "-c" | "--connections" if is("set") => {
+            let what = if unknown.contains('c') { "connections" } else { "rate" };
+            Some(format!("what is changed is an argument: {what}=N"))
+        }
         "-d" | "-n" | "-i" if is("top") || is("stat") => {
             Some("the time between two readings is --interval TIME".to_owned())
         }
