@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use flowlane_testnet::{Namespace, Scratch};
+use flowlane_testnet::{Namespace, Program, Scratch, free_port};
 use serde_json::Value;
 
 fn load(arguments: &str) -> Output {
@@ -196,4 +196,51 @@ fn where_no_route_leads_is_one_line() {
         assert!(stderr.contains(&words) && stderr.lines().count() == 1, "{load}: {stderr}");
         assert!(output.stdout.is_empty(), "{load}: {}", String::from_utf8_lossy(&output.stdout));
     }
+}
+
+/// docs/peers-options.md: each line of ours beside one of iperf3 is run, for a shorter time.
+// Long: every line of the table is run.
+#[test]
+fn what_stands_beside_the_options_of_iperf3_works() {
+    let service = |name: &str| {
+        let (mut command, port) = (Command::new(env!("CARGO_BIN_EXE_flowlane")), free_port());
+        command.args(["serve", name, "--addr", "127.0.0.1/8", "--no-pin", "--port", &port.to_string()]);
+        (Program::ready(command, &format!("{name} on ")), format!("127.0.0.1:{port}"))
+    };
+    let services = ["tcp-discard", "tcp-source", "tcp-echo", "udp-echo"].map(service);
+    let [sink, source, echo, datagrams] = [0, 1, 2, 3].map(|i| &services[i].1);
+    let dir = Scratch::new("load-iperf3");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/peers-options.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.split("\n## iperf3\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut tried = 0;
+    for row in table.lines().filter(|row| row.contains("| `flowlane load ")) {
+        let ours = row.split("| `flowlane ").nth(1).unwrap().split('`').next().unwrap();
+        let echo = if ours.starts_with("load udp") { datagrams } else { echo };
+        let mut line = ours.to_owned();
+        for (long, short) in [
+            ("HOST:9", sink.as_str()),
+            ("HOST:19", source),
+            ("HOST:7", echo),
+            ("-d 30s", "-d 200ms"),
+            ("-d 10s", "-d 200ms"),
+            ("--warm-up 2s", "--warm-up 50ms"),
+            // Who has one processor alone has this one.
+            ("--cpus 1", "--cpus 0"),
+        ] {
+            line = line.replace(long, short);
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowlane"));
+        command.args(line.split(' ')).current_dir(dir.dir()).stdin(std::process::Stdio::null());
+        if !line.contains("--cpus") {
+            command.arg("--no-pin");
+        }
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        // On a machine with other things to do the generator may be late, and says so.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{line}: {stderr}");
+        tried += 1;
+    }
+    assert!(tried >= 18, "{tried}");
+    drop(services.map(|(service, _)| service.interrupt()));
 }
