@@ -310,7 +310,7 @@ impl Shared {
 
     /// The pause before the next connection, if the last brought no answer.
     pub(super) async fn rests(&self, heard: bool) {
-        // Guard: `heard` as `true` fails load/http::h2::a_server_that_closes_at_once cli/serve_http_h3::a_server_that_ends
+        // Guard: `heard` as `true` fails load/http::h2::a_server_that_closes_at_once
         if !heard {
             flowlane::sleep(Duration::from_nanos(HOLD)).await;
         }

@@ -372,14 +372,16 @@ fn reads(stream: TcpStream, seen: Arc<Seen>) -> Served {
             seen.answered.fetch_add(n, Relaxed);
         }
         // Nor does it answer that it is to end.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     })
 }
 
 /// Makes a WebSocket of it, and answers nothing.
 fn is_mute(stream: TcpStream, seen: Arc<Seen>) -> Served {
-    seen.answered.fetch_add(1, Relaxed);
-    Box::pin(ws::kit::serve(stream, ws::kit::Far::Silent))
+    Box::pin(async move {
+        seen.answered.fetch_add(1, Relaxed);
+        ws::kit::serve(stream, ws::kit::Far::Silent).await;
+    })
 }
 
 /// Whoever stops a run does not wait for a timeout of ten minutes, and what was under way then has neither failed nor been answered.

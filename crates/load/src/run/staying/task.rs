@@ -186,8 +186,10 @@ impl<D: Dialogue> Inner<D> {
             let idle = place.conn.in_flight() == 0;
             match self.stage {
                 Stage::Over(_) if idle => return Poll::Ready(Ok(())),
-                // Guard: `stopped` as `false` fails load/staying::what_is_under_way
-                Stage::Over(stopped) if stopped => return Poll::Ready(Err(Trouble::Stopped)),
+                // Guard: `self.stage == Stage::Over(true)` as `false` fails load/staying::what_is_under_way
+                Stage::Over(_) if self.stage == Stage::Over(true) => {
+                    return Poll::Ready(Err(Trouble::Stopped));
+                }
                 // What was said has no answer, or that it ends.
                 Stage::Over(_) => return Poll::Ready(Err(Trouble::NoAnswer)),
                 // It does not answer that it is to end.
