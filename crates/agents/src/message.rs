@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Whoever has another does not take part.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Longest message that is read, bytes; NATS has a limit of its own, 1 MiB if nothing else is said.
 pub const LONGEST: usize = 1 << 20;
