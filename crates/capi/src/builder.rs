@@ -90,6 +90,7 @@ impl Builder {
                 false => Host::new(draft.name, rss.clone(), main),
             };
             if let Some(algorithm) = draft.congestion {
+                // Guard: no `host = host.congestion(algorithm);` fails capi/every_function
                 host = host.congestion(algorithm);
             }
             if let Some(ecn) = draft.ecn {
@@ -370,6 +371,8 @@ pub unsafe extern "C" fn flowlane_host_congestion(
     // SAFETY: the program's handle and text.
     unsafe {
         change(builder, |builder| {
+            // Guard: `algorithm(text(name, "the congestion control")?)?` as `flowlane::Algorithm::Cubic` fails
+            // capi/every_function
             builder.draft(host)?.congestion = Some(algorithm(text(name, "the congestion control")?)?);
             Ok(())
         })

@@ -8,8 +8,10 @@ use crate::error::Error;
 
 /// The one of `all` that has this name.
 fn one_of<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str, text: &str, what: &str) -> Result<T, Error> {
+    // Guard: `name(*one) == text` as `true` fails capi/every_function
     all.iter().copied().find(|one| name(*one) == text).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|one| name(*one)).collect();
+        // Guard: `names.join(", ")` as `String::new()` fails capi/every_function
         Error::invalid(format!("'{text}' is no {what}: there are {}", names.join(", ")))
     })
 }

@@ -207,7 +207,11 @@ pub unsafe extern "C" fn flowlane_tcp_set_congestion(tcp: *mut Tcp, name: *const
     // SAFETY: the program's handle and text.
     unsafe {
         with(tcp, |tcp| {
+            // Guard: `algorithm(text(name, "the congestion control")?)?` as `flowlane::Algorithm::Cubic` fails
+            // capi/every_function
             let congestion = Some(algorithm(text(name, "the congestion control")?)?);
+            // Guard: `SocketOptions { congestion, ..tcp.stream.options()? }` as `tcp.stream.options()?` fails
+            // capi/every_function
             let options = SocketOptions { congestion, ..tcp.stream.options()? };
             Ok(tcp.stream.set_options(&options)?)
         })
@@ -221,6 +225,7 @@ pub unsafe extern "C" fn flowlane_tcp_congestion(tcp: *const Tcp, name: *mut *co
     // SAFETY: the program's handle and place for a result.
     unsafe {
         with(tcp, |tcp| {
+            // Guard: `tcp.stream.info()?.congestion.and_then(c_name)` as `None` fails capi/every_function
             let known = tcp.stream.info()?.congestion.and_then(c_name);
             give(name, known.map_or(std::ptr::null(), CStr::as_ptr), "the name")
         })
