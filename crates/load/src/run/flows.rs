@@ -141,10 +141,29 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
     let aims = aims(wish)?;
     let mut open = Quotas::new(wish.flows, &aims);
     let mut chosen: Vec<Vec<(usize, Endpoint)>> = vec![Vec::new(); lanes];
+    search(wish, &ranges, &mut open, |lane, hit, client| chosen[lane].push((hit, client)));
+    if let Some(Aim { wanted: Wanted::Buckets(buckets), .. }) = &wish.aim {
+        let hit = |b: &Bucket| chosen.iter().flatten().any(|(hit, _)| *hit == usize::from(b.0));
+        if let Some(missed) = buckets.iter().find(|b| !hit(b)) {
+            return Err(NoFlows::OutOfReach(missed.0));
+        }
+    }
+    Ok(chosen.into_iter().map(interleave).collect())
+}
+
+/// Tries candidates until no flow is `open`, or until what is open counts as out of reach; tells of each that is taken: its lane, the target's bucket that it hits, and
+/// the client.
+fn search(
+    wish: &FlowWish<'_>,
+    ranges: &[&ClientRange],
+    open: &mut Quotas,
+    mut taken: impl FnMut(usize, usize, Endpoint),
+) {
     let addresses: u128 = ranges.iter().map(|r| r.count()).fold(0, u128::saturating_add);
     let ports = u128::from(*PORTS.end() - *PORTS.start()) + 1;
     // Guard: `u128::from(wish.start)` as `0` fails flows::tests::the_search_begins
     let start = u128::from(wish.start) % ports;
+    // Guard: `TRIALS_FOR_EACH * wish.flows as u128` as `0` fails flows::tests::more_than_four_million
     let trials = TRIALS.max(TRIALS_FOR_EACH * wish.flows as u128);
     for trial in 0..trials.min(addresses.saturating_mul(ports)) {
         if open.left == 0 {
@@ -152,7 +171,7 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
         }
         // All addresses with one port, then all with the next port.
         let nth = (start + trial / addresses) % ports;
-        let client = Endpoint::new(pick(&ranges, trial % addresses), PORTS.start() + nth as u16);
+        let client = Endpoint::new(pick(ranges, trial % addresses), PORTS.start() + nth as u16);
         if client.ip == wish.target.ip {
             continue;
         }
@@ -162,16 +181,9 @@ pub fn choose(wish: &FlowWish<'_>) -> Result<Vec<Vec<Endpoint>>, NoFlows> {
             .as_ref()
             .map_or(0, |aim| usize::from(reply_bucket(aim.rss, wish.protocol, wish.target, client).0));
         if open.take(lane, hit) {
-            chosen[lane].push((hit, client));
+            taken(lane, hit, client);
         }
     }
-    if let Some(Aim { wanted: Wanted::Buckets(buckets), .. }) = &wish.aim {
-        let hit = |b: &Bucket| chosen.iter().flatten().any(|(hit, _)| *hit == usize::from(b.0));
-        if let Some(missed) = buckets.iter().find(|b| !hit(b)) {
-            return Err(NoFlows::OutOfReach(missed.0));
-        }
-    }
-    Ok(chosen.into_iter().map(interleave).collect())
 }
 
 /// The bucket of a packet from `remote` to `local` under `rss`.
@@ -313,6 +325,20 @@ mod tests {
             assert_eq!(of.len(), 16);
         }
         assert!(ports(0).iter().all(|port| !ports(7_000).contains(port)));
+    }
+
+    /// As many are found as are wanted, also where that takes longer than an unreachable lane is looked for. They are counted and not kept.
+    #[test]
+    fn more_than_four_million_are_found() {
+        const FLOWS: usize = 5_000_000;
+        let rss = rss(4, UdpFields::Four);
+        let clients = ["10.1.0.0/16".parse().unwrap()];
+        let wish = wish(&rss, &clients, FLOWS);
+        let mut open = Quotas::new(FLOWS, &aims(&wish).unwrap());
+        let mut found = vec![0; rss.buckets.len()];
+        search(&wish, &[&clients[0]], &mut open, |lane, _, _| found[lane] += 1);
+        assert_eq!((open.left, found.iter().sum::<usize>()), (0, FLOWS));
+        assert!(found.iter().all(|lane| *lane == FLOWS / found.len()), "{found:?}");
     }
 
     #[test]
