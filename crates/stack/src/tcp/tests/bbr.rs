@@ -32,7 +32,9 @@ pub(super) fn streams(net: &mut Net, algorithms: &[Algorithm], from: Duration, u
         while let Some(accepted) = net.hosts[1].tcp.accept(listener).unwrap() {
             theirs.push(accepted.id);
         }
-        for &id in &ours {
+        // An application moves with its lane.
+        let here = if net.arrives().is_some() { 0 } else { ours.len() };
+        for &id in &ours[..here] {
             while net.on(0, |tcp, cx| tcp.send(cx, id, &data)).is_ok_and(|n| n > 0) {}
         }
         for &id in &theirs {
@@ -67,12 +69,16 @@ fn alone(algorithm: Algorithm, weather: Weather, seed: u64) -> f64 {
     share(read[0], 15)
 }
 
-/// Random loss of 1 % is no congestion: the path stays full. CUBIC takes it for congestion.
+/// Random loss of 1 % is no congestion: the path stays full in most runs. One run may meet several losses in its probes, which bound what is in flight for
+/// a while. CUBIC takes each for congestion.
 #[test]
 fn one_percent_of_random_loss() {
     let weather = Weather { loss: 10, ..LINK };
-    let (bbr, cubic) = (alone(Algorithm::Bbr, weather, 1), alone(Algorithm::Cubic, weather, 1));
-    assert!(bbr > 0.8, "{bbr} of the link, CUBIC {cubic}");
+    let mut runs = [1, 2, 3, 4, 5, 6, 7].map(|seed| alone(Algorithm::Bbr, weather, seed));
+    runs.sort_by(f64::total_cmp);
+    let (bbr, cubic) = (runs[3], alone(Algorithm::Cubic, weather, 1));
+    println!("{runs:.3?} of the link, CUBIC {cubic:.3}");
+    assert!(bbr > 0.82 && runs[0] > 0.6, "{runs:?} of the link");
     assert!(cubic < 0.5, "{cubic} of the link");
 }
 
@@ -96,17 +102,22 @@ fn two_flows_share_a_bottleneck() {
     }
 }
 
-/// §5.6.2: what goes at one moment is a quantum at most, and the next goes later.
-#[test]
-fn data_is_spread_over_the_round() {
-    let mut s = Scene::established(TcpConfig { congestion: Algorithm::Bbr, ..Scene::config() });
+/// Of the ten segments of the initial window so many go at once, after 10 ms, and all by then.
+pub(super) fn is_spread(mut s: Scene, at_once: core::ops::RangeInclusive<usize>, all_by_ms: u64) {
     s.write(30_000);
     s.until(10);
-    let at_once = s.heard.iter().filter(|(ms, ..)| *ms == 10).count();
-    // The rate at first: ten segments in a round trip of 10 ms, times 2.77: a millisecond's worth is two segments and a half.
-    assert!((2..=6).contains(&at_once), "{at_once} of the initial window of ten at once");
-    s.until(18);
+    let first = s.heard.iter().filter(|(ms, ..)| *ms == 10).count();
+    assert!(at_once.contains(&first), "{first} of the initial window of ten at once");
+    s.until(all_by_ms);
     assert_eq!(s.heard.len(), 10, "the window is sent within the round trip: {:?}", s.heard);
+}
+
+/// §5.6.2: what goes at one moment is a quantum at most, and the next goes later. The rate at first: ten segments in a round trip of 10 ms, times
+/// 2.77: a millisecond's worth is two segments and a half.
+#[test]
+fn data_is_spread_over_the_round() {
+    let config = TcpConfig { congestion: Algorithm::Bbr, ..Scene::config() };
+    is_spread(Scene::established(config), 2..=6, 18);
 }
 
 /// A socket may change its mind: the window stays, and what the model had is given back.

@@ -3,7 +3,9 @@
 //! Every run is a function of its seed, which a failure prints. `FLOWLANE_SEED=n` replays one run, `FLOWLANE_RUNS=n` sets
 //! how many there are.
 
+use super::dual_queue::DualPi2;
 use super::harness::{byte, pool_of};
+use super::merging::Merged;
 use super::*;
 use flowlane_sys::block::OwnedBytes;
 use flowlane_sys::frame::{Checksum, Frame, Pool};
@@ -62,6 +64,17 @@ pub(super) struct Net {
     pub(super) waited: Vec<u32>,
     /// Packets of each host by ECN field.
     pub(super) fields: [[u64; 4]; 2],
+    /// The lane of host 0 is on its way to another worker once in so many microseconds, and for so many of them: what comes waits, and no timer fires.
+    pub(super) moves: [u64; 2],
+    kept: Vec<IpInput>,
+    /// What host 0 sends goes through such a link, whose rate is its own, with so many microseconds behind it.
+    pub(super) dual: Option<DualPi2<(Frame, IpMeta, u64)>>,
+    /// The card of host 1 looks at what came once in so many microseconds, and merges what belongs together.
+    pub(super) merges_us: u64,
+    /// Packets that it took for merged ones.
+    pub(super) merged: u64,
+    /// Segments of host 0 that arrived in packets which say that they were marked.
+    pub(super) as_marked: u64,
 }
 
 fn copy(pool: &Pool, frame: &Frame) -> Option<Frame> {
@@ -106,6 +119,12 @@ impl Net {
             far: (0, 0),
             waited: Vec::new(),
             fields: [[0; 4]; 2],
+            moves: [0; 2],
+            kept: Vec::new(),
+            dual: None,
+            merges_us: 0,
+            merged: 0,
+            as_marked: 0,
         }
     }
 
@@ -191,6 +210,9 @@ impl Net {
         }
         let mut at = self.now + Duration::from_micros(delay);
         let bytes = frame.chain_len() as u64 + 20;
+        if let Some(dual) = self.dual.as_mut().filter(|_| from == 0) {
+            return dual.take(self.now, ip.traffic_class & 3, bytes, (frame, ip, delay));
+        }
         if let Some(nanos) = (bytes * 1_000_000_000).checked_div(w.rate) {
             let begins = self.now.max(self.free_at[from]);
             let waits = begins.saturating_duration_since(self.now);
@@ -213,20 +235,54 @@ impl Net {
             self.free_at[from] = begins + Duration::from_nanos(nanos);
             at = self.free_at[from] + Duration::from_micros(delay);
         }
+        if from == 0 && self.merges_us > 0 {
+            at = Time::from_micros(at.as_micros().div_ceil(self.merges_us) * self.merges_us);
+        }
+        self.carry(from, at, frame, ip);
+    }
+
+    /// Arrives then.
+    fn carry(&mut self, from: usize, at: Time, frame: Frame, ip: IpMeta) {
         self.count += 1;
         self.wire.push(Reverse((at, self.count, 1 - from)));
         self.packets.insert(self.count, (frame, ip));
     }
 
+    /// When the lane of host 0 arrives where it is going to, if it is on its way.
+    pub(super) fn arrives(&self) -> Option<Time> {
+        let [every, takes] = self.moves;
+        let since = self.now.as_micros().checked_rem(every)?;
+        (since < takes).then(|| Time::from_micros(self.now.as_micros() - since + takes))
+    }
+
+    /// The hosts that can do anything now.
+    fn present(&self) -> core::ops::Range<usize> {
+        usize::from(self.arrives().is_some())..2
+    }
+
     /// The next thing that happens; false if nothing ever will.
     pub(super) fn step(&mut self) -> bool {
-        for host in 0..2 {
+        for host in self.present() {
             self.transmit(host);
         }
         let arrival = self.wire.peek().map(|Reverse((at, _, _))| *at);
-        let timers = self.hosts.iter().filter_map(|h| h.tcp.next_deadline()).min();
-        let Some(next) = arrival.into_iter().chain(timers).min() else { return false };
+        let timers = self.hosts[self.present()].iter().filter_map(|h| h.tcp.next_deadline()).min();
+        let leaves = self.dual.as_ref().and_then(|dual| dual.next(self.now));
+        let next = [arrival, timers, leaves, self.arrives()].into_iter().flatten().min();
+        let Some(next) = next else { return false };
         self.now = self.now.max(next);
+        while let Some((left, (frame, mut ip, delay), ecn)) =
+            self.dual.as_mut().and_then(|d| d.give(self.now))
+        {
+            ip.traffic_class = ip.traffic_class & !3 | ecn;
+            self.carry(0, left + Duration::from_micros(delay), frame, ip);
+        }
+        if self.arrives().is_none() {
+            for input in core::mem::take(&mut self.kept) {
+                self.on(0, |tcp, cx| tcp.input_in_burst(cx, input));
+            }
+        }
+        let mut merged = Merged::default();
         while let Some(&Reverse((at, n, to))) = self.wire.peek() {
             if at > self.now {
                 break;
@@ -234,9 +290,19 @@ impl Net {
             self.wire.pop();
             let (frame, ip) = self.packets.remove(&n).unwrap();
             assert_eq!(ip.dst, self.hosts[to].ip);
-            self.on(to, |tcp, cx| tcp.input_in_burst(cx, IpInput { frame, ip }));
+            let input = IpInput { frame, ip };
+            match to {
+                0 if self.arrives().is_some() => self.kept.push(input),
+                1 if self.merges_us > 0 => merged.take(input),
+                _ => self.on(to, |tcp, cx| tcp.input_in_burst(cx, input)),
+            }
         }
-        for host in 0..2 {
+        self.merged += merged.joined;
+        self.as_marked += merged.as_marked();
+        for input in merged.packets {
+            self.on(1, |tcp, cx| tcp.input_in_burst(cx, input));
+        }
+        for host in self.present() {
             self.on(host, super::super::Tcp::end_burst);
             self.on(host, super::super::Tcp::on_timer);
         }
@@ -589,6 +655,32 @@ fn data_in_syns() {
     }
     let all = std::env::var_os("FLOWLANE_SEED").is_none() && runs(40).len() >= 40;
     assert!(!all || taken > 20 && refused > 3, "{taken} taken, {refused} refused");
+}
+
+/// Weather that marks: nothing hangs or panics, and what is delivered is whole. Who asks and who answers have `configs` of a seed and of some
+/// ECN, or the other way round.
+pub(super) fn in_any_weather_that_marks(configs: impl Fn(u64, Ecn) -> [TcpConfig; 2]) {
+    for seed in runs(40) {
+        let _seed = Seed(seed);
+        let mut rng = Rng::new(seed);
+        let mut configs = configs(seed, Ecn::ALL[rng.below(6) as usize]);
+        let weather = Weather {
+            loss: rng.below(50),
+            reorder: rng.below(50),
+            duplicate: rng.below(30),
+            corrupt: rng.below(20),
+            mark: rng.below(300),
+            jitter_us: 500,
+            ..FAIR
+        };
+        if seed % 2 == 1 {
+            configs.reverse();
+        }
+        let segmentation = if seed % 4 == 0 { 20_000 } else { 0 };
+        let net = Net::new(seed, configs, weather, Offload { checksum: false, segmentation });
+        let sizes = [100_000, 60_000];
+        check(&transfer(net, sizes, None), sizes);
+    }
 }
 
 /// One end aborts at some point: the other sees an error or what was delivered is right, and nothing is left behind.

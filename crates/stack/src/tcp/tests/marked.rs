@@ -1,6 +1,6 @@
 //! Accurate ECN (RFC 9768) between two of our ends, over a network that marks: what each sender is told against what was marked.
 
-use super::lossy::{FAIR, Net, Weather, check, transfer};
+use super::lossy::{FAIR, Net, Weather, check, in_any_weather_that_marks, transfer};
 use super::*;
 
 fn config() -> TcpConfig {
@@ -69,30 +69,8 @@ fn without_the_option_none_is_forgotten() {
 /// Any weather: nothing hangs or panics, and what is delivered is whole.
 #[test]
 fn in_any_weather() {
-    for seed in 0..40 {
-        let mut rng = Rng::new(seed);
-        let ecn = Ecn::ALL[rng.below(6) as usize];
-        let other = TcpConfig {
-            ecn,
-            syn_cookies: if seed % 3 == 0 { SynCookies::Always } else { SynCookies::WhenFull },
-            ..config()
-        };
-        let weather = Weather {
-            loss: rng.below(50),
-            reorder: rng.below(50),
-            duplicate: rng.below(30),
-            corrupt: rng.below(20),
-            mark: rng.below(300),
-            jitter_us: 500,
-            ..FAIR
-        };
-        let mut configs = [config(), other];
-        if seed % 2 == 1 {
-            configs.reverse();
-        }
-        let segmentation = if seed % 4 == 0 { 20_000 } else { 0 };
-        let net = Net::new(seed, configs, weather, Offload { checksum: false, segmentation });
-        let sizes = [100_000, 60_000];
-        check(&transfer(net, sizes, None), sizes);
-    }
+    in_any_weather_that_marks(|seed, ecn| {
+        let syn_cookies = if seed % 3 == 0 { SynCookies::Always } else { SynCookies::WhenFull };
+        [config(), TcpConfig { ecn, syn_cookies, ..config() }]
+    });
 }

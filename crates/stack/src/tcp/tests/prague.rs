@@ -4,14 +4,14 @@
 //! Prague alone is tested where it stands (`connection/congestion/prague/tests.rs`).
 
 use super::accurate::server as accurate_server;
-use super::bbr::streams;
-use super::lossy::{FAIR, Net, Weather, check, transfer};
+use super::bbr::{is_spread, streams};
+use super::lossy::{FAIR, Net, Weather, check, in_any_weather_that_marks, transfer};
 use super::*;
 
 /// 40 Mbit/s, a round trip of 20 ms: 100 kB fit on the path.
-const LINK: Weather = Weather { delay_us: 10_000, rate: 5_000_000, queue_us: 100_000, ..FAIR };
+pub(super) const LINK: Weather = Weather { delay_us: 10_000, rate: 5_000_000, queue_us: 100_000, ..FAIR };
 /// What a queue of L4S lets wait unmarked, and one of classic ECN, microseconds.
-const STEP: [u32; 2] = [1000, 20_000];
+pub(super) const STEP: [u32; 2] = [1000, 20_000];
 const ALL: u32 = 1 << 20;
 
 fn told() -> TcpConfig {
@@ -24,7 +24,7 @@ fn server() -> Scene {
 }
 
 /// Host 0 asks for what its sockets need, host 1 agrees on all there is.
-fn net(seed: u64, weather: Weather, marks_beyond: [u32; 2]) -> Net {
+pub(super) fn net(seed: u64, weather: Weather, marks_beyond: [u32; 2]) -> Net {
     net_with(Ecn::AccurateAccept, seed, weather, marks_beyond)
 }
 
@@ -256,13 +256,7 @@ fn a_mark_is_not_undone() {
 /// What goes at one moment is a quarter of a millisecond's worth, one segment at least.
 #[test]
 fn data_is_spread_over_the_round() {
-    let mut s = server();
-    s.write(30_000);
-    s.until(10);
-    let at_once = s.heard.iter().filter(|(ms, ..)| *ms == 10).count();
-    assert!((1..=4).contains(&at_once), "{at_once} of the initial window of ten at once");
-    s.until(20);
-    assert_eq!(s.heard.len(), 10, "the window is sent within the round trip: {:?}", s.heard);
+    is_spread(server(), 1..=4, 20);
 }
 
 /// Its state counts as the lane's memory and goes with the connection; a socket may change its mind, and the window stays.
@@ -431,25 +425,8 @@ fn a_queue_of_classic_ecn() {
 /// Any weather: nothing hangs or panics, and what is delivered is whole.
 #[test]
 fn in_any_weather() {
-    for seed in 0..40 {
-        let mut rng = Rng::new(seed);
-        let other = TcpConfig { ecn: Ecn::ALL[rng.below(6) as usize], ..TcpConfig::default() };
-        let weather = Weather {
-            loss: rng.below(50),
-            reorder: rng.below(50),
-            duplicate: rng.below(30),
-            corrupt: rng.below(20),
-            mark: rng.below(300),
-            jitter_us: 500,
-            ..FAIR
-        };
-        let mut configs = [TcpConfig { congestion: Algorithm::Prague, ..TcpConfig::default() }, other];
-        if seed % 2 == 1 {
-            configs.reverse();
-        }
-        let segmentation = if seed % 4 == 0 { 20_000 } else { 0 };
-        let net = Net::new(seed, configs, weather, Offload { checksum: false, segmentation });
-        let sizes = [100_000, 60_000];
-        check(&transfer(net, sizes, None), sizes);
-    }
+    in_any_weather_that_marks(|_, ecn| {
+        let prague = TcpConfig { congestion: Algorithm::Prague, ..TcpConfig::default() };
+        [prague, TcpConfig { ecn, ..TcpConfig::default() }]
+    });
 }
