@@ -39,7 +39,7 @@ impl Connection {
                 // Of an earlier model, whose counts were others.
                 tx.departures.reset();
             }
-            let at = self.now_at(core, now, 0);
+            let at = self.now_at(core, now);
             // The offset of its timestamps is a keyed hash of the four-tuple.
             Model::Bbr(Box::new(Bbr::new(&at, self.rtt.srtt(), self.stamps.offset())))
         } else {
@@ -82,16 +82,14 @@ impl Connection {
         }
     }
 
-    fn now_at(&self, core: &Core, now: Time, prior_in_flight: u32) -> At {
+    fn now_at(&self, core: &Core, now: Time) -> At {
         let smss = self.effective_mss();
-        let cwnd = self.congestion.cwnd();
         At {
             now,
             smss,
-            cwnd,
+            cwnd: self.congestion.cwnd(),
             inflight: self.tx.get().map_or(0, |tx| tx.in_flight(self.snd.outstanding())),
             initial_cwnd: smss * u32::from(core.config.initial_window),
-            is_cwnd_limited: prior_in_flight + smss > cwnd,
             in_loss_recovery: matches!(self.phase(), Phase::Recovery | Phase::Loss),
             has_selective_acks: self.has(Flags::SACK),
         }
@@ -106,7 +104,7 @@ impl Connection {
     }
 
     fn model_sent(&mut self, core: &mut Core, now: Time, end: Seq, bytes: u32) {
-        let at = self.now_at(core, now, 0);
+        let at = self.now_at(core, now);
         let departure = match self.model_mut() {
             Some(Model::Bbr(bbr)) => bbr.on_sent(&at, end, bytes),
             Some(Model::Prague(prague)) => return prague.on_sent(bytes),
@@ -124,7 +122,7 @@ impl Connection {
 
     /// The application has something to send again, after it had not (CheckIfApplicationLimited).
     pub(crate) fn was_out_of_data(&mut self, core: &Core, now: Time) {
-        let at = self.now_at(core, now, 0);
+        let at = self.now_at(core, now);
         let all_repaired = self.tx.get().is_none_or(|tx| tx.board.lost() <= tx.board.retrans());
         if let Some(model) = self.bbr_mut().filter(|_| all_repaired) {
             model.has_nothing_to_send(&at);
@@ -137,13 +135,17 @@ impl Connection {
         if self.model().is_some_and(|model| model.algorithm() == Algorithm::Prague) {
             return self.answer_marks(core, now);
         }
-        let newly_lost = self.model_lost(core, now);
-        let at = self.now_at(core, now, report.prior_in_flight);
         let delivered = &report.delivered;
         let duplicate = report.duplicate && !self.has(Flags::SACK);
+        // Without SACK each duplicate stands for a segment, which is not counted again when it is acknowledged.
+        let newly_acked = if duplicate { self.effective_mss() } else { delivered.bytes.saturating_sub(told) };
+        if let Some(model) = self.bbr_mut() {
+            model.on_delivered(now, newly_acked);
+        }
+        let newly_lost = self.model_lost(core, now);
+        let at = self.now_at(core, now);
         let acked = Acked {
-            // Without SACK each duplicate stands for a segment, which is not counted again when it is acknowledged.
-            newly_acked: if duplicate { at.smss } else { delivered.bytes.saturating_sub(told) },
+            newly_acked,
             newly_lost,
             rtt_us: delivered
                 .rtt_from
@@ -207,7 +209,7 @@ impl Connection {
         }
         // Prague learns of losses from recovery.
         let packet = last.and_then(|sent| tx.departures.find(sent.at, sent.end()));
-        let at = self.now_at(core, now, 0);
+        let at = self.now_at(core, now);
         if let Some(model) = self.bbr_mut() {
             model.on_lost(&at, bytes, packet);
         }
@@ -217,7 +219,7 @@ impl Connection {
     /// The retransmission timer has fired, and everything that was out is deemed lost.
     pub(crate) fn model_timed_out(&mut self, core: &Core, now: Time) {
         self.model_lost(core, now);
-        let at = self.now_at(core, now, 0);
+        let at = self.now_at(core, now);
         if let Some(cwnd) = self.bbr_mut().map(|model| model.on_timeout(&at)) {
             self.congestion.set_model_window(cwnd);
         }
@@ -225,7 +227,7 @@ impl Connection {
 
     /// The last losses were none.
     pub(crate) fn model_undone(&mut self, core: &Core, now: Time) {
-        let at = self.now_at(core, now, 0);
+        let at = self.now_at(core, now);
         if let Some(prague) = self.model_mut().and_then(Model::prague_mut) {
             prague.on_undo();
         }

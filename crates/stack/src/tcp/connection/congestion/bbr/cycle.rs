@@ -114,7 +114,7 @@ impl Bbr {
             self.prev_probe_precautionary = true;
             return true;
         }
-        if at.is_cwnd_limited && u64::from(at.cwnd) >= self.inflight_longterm {
+        if self.is_cwnd_limited() && u64::from(at.cwnd) >= self.inflight_longterm {
             self.reset_full_bw();
             self.full_bw = rs.delivery_rate;
             return false;
@@ -138,7 +138,7 @@ impl Bbr {
     }
 
     fn probe_inflight_longterm_upward(&mut self, at: &At, rs: &RateSample) {
-        if !at.is_cwnd_limited || u64::from(at.cwnd) < self.inflight_longterm {
+        if !self.is_cwnd_limited() || u64::from(at.cwnd) < self.inflight_longterm {
             return;
         }
         self.bw_probe_up_acked += rs.newly_acked;

@@ -20,6 +20,8 @@
 //!
 //! When the next burst may go (§5.6.2) is `pace`, beside this directory.
 //!
+//! One thing is not as in the pseudo-code: what a round with losses takes off the rate (`lower_bounds`).
+//!
 //! Not done: a response to ECN, which the draft leaves open. So data of connections with a model does not say that it may be marked.
 
 mod cycle;
@@ -74,8 +76,6 @@ pub(crate) struct At {
     pub(crate) inflight: u32,
     /// C.InitialCwnd.
     pub(crate) initial_cwnd: u32,
-    /// C.is_cwnd_limited.
-    pub(crate) is_cwnd_limited: bool,
     /// InLossRecovery().
     pub(crate) in_loss_recovery: bool,
     /// C.has_selective_acks.
@@ -119,6 +119,8 @@ pub(crate) struct Bbr {
     next_round_delivered: u64,
     round_count: u64,
     round_start: bool,
+    /// Whether the window was used up in this round, and in the last one: C.is_cwnd_limited (§2.2).
+    used_up: [bool; 2],
 
     // The model (§5.5).
     bw: u64,
@@ -149,6 +151,8 @@ pub(crate) struct Bbr {
     loss_events_in_round: u8,
     undo: Undo,
     prior_cwnd: u64,
+    /// InLossRecovery() when the model heard of it last.
+    was_in_loss_recovery: bool,
 
     // ProbeBW (§5.3.3).
     ack_phase: AckPhase,
@@ -189,6 +193,7 @@ impl Bbr {
             next_round_delivered: 0,
             round_count: 0,
             round_start: false,
+            used_up: [false; 2],
             bw: 0,
             max_bw: MaxBw::default(),
             bw_shortterm: INFINITY,
@@ -212,6 +217,7 @@ impl Bbr {
             loss_events_in_round: 0,
             undo: Undo::default(),
             prior_cwnd: 0,
+            was_in_loss_recovery: false,
             ack_phase: AckPhase::Init,
             cycle_stamp: now,
             bw_probe_wait: Duration::ZERO,
@@ -246,6 +252,7 @@ impl Bbr {
         if at.inflight <= bytes {
             self.handle_restart_from_idle(at);
         }
+        self.used_up[0] |= at.inflight + at.smss > at.cwnd;
         self.pace.sent(bytes);
         self.sampler.on_sent(at.now, end, bytes, at.inflight)
     }
@@ -257,7 +264,12 @@ impl Bbr {
         }
     }
 
-    /// UpdateOnACK (§5.2.3). Returns the new window.
+    /// So many bytes more were delivered, before anything is said of losses (the first half of UpdateRateSample, §4.1.2.3).
+    pub(crate) fn on_delivered(&mut self, now: Time, bytes: u32) {
+        self.sampler.on_delivered(now, bytes);
+    }
+
+    /// UpdateOnACK (§5.2.3), behind [`on_delivered`](Self::on_delivered) and [`on_lost`](Self::on_lost). Returns the new window.
     pub(crate) fn on_ack(&mut self, at: &At, acked: &Acked) -> u32 {
         let rs = self.sampler.sample(at.now, acked);
         self.update_latest_delivery_signals(&rs);
@@ -268,7 +280,7 @@ impl Bbr {
         self.check_drain_done(at);
         self.update_probe_bw_cycle_phase(at, &rs);
         self.update_min_rtt(at, &rs);
-        let mut cwnd = u64::from(at.cwnd);
+        let mut cwnd = self.left_recovery(at);
         self.check_probe_rtt(at, &rs, &mut cwnd);
         self.advance_latest_delivery_signals(&rs);
         self.bound_bw_for_model();

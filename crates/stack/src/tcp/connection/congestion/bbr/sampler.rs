@@ -98,7 +98,15 @@ impl Sampler {
         self.app_limited = (self.delivered + u64::from(inflight)).max(1);
     }
 
-    /// UpdateRateSample and GenerateRateSample (§4.1.2.3).
+    /// So many bytes more have arrived.
+    pub(super) fn on_delivered(&mut self, now: Time, bytes: u32) {
+        if bytes > 0 {
+            self.delivered += u64::from(bytes);
+            self.delivered_time = now;
+        }
+    }
+
+    /// What of UpdateRateSample is about the newest packet, and GenerateRateSample (§4.1.2.3). What was delivered is counted.
     pub(super) fn sample(&mut self, now: Time, acked: &Acked) -> RateSample {
         let mut rs = RateSample {
             rtt: acked.rtt_us.map(u64::from),
@@ -106,10 +114,6 @@ impl Sampler {
             newly_lost: u64::from(acked.newly_lost),
             ..RateSample::default()
         };
-        if acked.newly_acked > 0 {
-            self.delivered += u64::from(acked.newly_acked);
-            self.delivered_time = now;
-        }
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }

@@ -2,7 +2,7 @@
 //! (draft-ietf-ccwg-bbr §5.5).
 
 use super::sampler::{Departure, RateSample};
-use super::{At, Bbr, INFINITY, State, bdp, percent};
+use super::{At, Bbr, INFINITY, PACING_MARGIN_PERCENT, State, bdp, percent};
 
 /// BBR.LossThresh, percent.
 const LOSS_THRESH: u64 = 2;
@@ -98,6 +98,7 @@ impl Bbr {
         self.round_start = rs.has_data && rs.prior_delivered >= self.next_round_delivered;
         if self.round_start {
             self.start_round();
+            self.used_up = [false, self.used_up[0]];
             self.round_count += 1;
             self.rounds_since_probe_up += 1;
         }
@@ -140,14 +141,20 @@ impl Bbr {
     }
 
     /// InitLowerBounds and LossLowerBounds (§5.5.10.3).
-    fn lower_bounds(&mut self, at: &At) {
+    pub(super) fn lower_bounds(&mut self, at: &At) {
         if self.bw_shortterm == INFINITY {
             self.bw_shortterm = self.max_bw.get();
         }
         if self.inflight_shortterm == INFINITY {
             self.inflight_shortterm = u64::from(at.cwnd);
         }
-        self.bw_shortterm = self.bw_latest.max(percent(self.bw_shortterm, BETA));
+        // What is paced below `bw` by the margin comes in slower by the margin, whatever is lost. The draft's words are that a round which loses
+        // X % slows down by X % (§5.3.3.5.3); its pseudo-code takes the margin as well, once for each such round.
+        // Guard: `self.bw_latest.saturating_mul(100) / (100 - PACING_MARGIN_PERCENT)` as `self.bw_latest` fails
+        // bbr::tests::a_round_that_loses
+        let without_margin = self.bw_latest.saturating_mul(100) / (100 - PACING_MARGIN_PERCENT);
+        let latest = self.bw_latest.max(without_margin.min(self.bw_shortterm));
+        self.bw_shortterm = latest.max(percent(self.bw_shortterm, BETA));
         self.inflight_shortterm = self.inflight_latest.max(percent(self.inflight_shortterm, BETA));
     }
 
@@ -190,6 +197,7 @@ impl Bbr {
             self.save_state_upon_loss(at);
         }
         self.is_loss_in_round = true;
+        self.was_in_loss_recovery |= at.in_loss_recovery;
         let Some(p) = packet.filter(|_| self.is_bw_probe_sample) else { return };
         let mut rs = RateSample {
             tx_in_flight: u64::from(p.tx_in_flight),
@@ -239,8 +247,23 @@ impl Bbr {
 
     pub(super) fn save_cwnd(&mut self, at: &At) {
         let cwnd = u64::from(at.cwnd);
-        let anew = !at.in_loss_recovery && self.state != State::ProbeRtt;
+        let anew = !self.was_in_loss_recovery && self.state != State::ProbeRtt;
         self.prior_cwnd = if anew { cwnd } else { self.prior_cwnd.max(cwnd) };
+    }
+
+    /// C.is_cwnd_limited (§2.2): whether the window was used up at any point of the last round.
+    pub(super) fn is_cwnd_limited(&self) -> bool {
+        // Guard: `self.used_up[1]` as `false` fails bbr::tests::the_window_counts
+        self.used_up[0] || self.used_up[1]
+    }
+
+    /// The window; where this acknowledgement ends loss recovery, what it was before (§5.6.4.4).
+    pub(super) fn left_recovery(&mut self, at: &At) -> u64 {
+        let left = self.was_in_loss_recovery && !at.in_loss_recovery;
+        self.was_in_loss_recovery = at.in_loss_recovery;
+        let cwnd = u64::from(at.cwnd);
+        // Guard: `left` as `false` fails bbr::tests::a_timeout_that_is_over
+        if left { self.restored_cwnd(cwnd) } else { cwnd }
     }
 
     /// RestoreCwnd.

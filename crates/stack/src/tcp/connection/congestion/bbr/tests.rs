@@ -61,8 +61,8 @@ impl Path {
         }
     }
 
-    fn at(&self, prior: u32) -> At {
-        At { is_cwnd_limited: prior + SMSS > self.cwnd, ..at(self.now, self.cwnd, self.inflight, 10 * SMSS) }
+    fn at(&self) -> At {
+        at(self.now, self.cwnd, self.inflight, 10 * SMSS)
     }
 
     fn send(&mut self) -> bool {
@@ -72,7 +72,7 @@ impl Path {
         }
         self.inflight += SMSS;
         self.next = self.next.wrapping_add(SMSS);
-        let departure = self.bbr.on_sent(&self.at(0), Seq(self.next), SMSS);
+        let departure = self.bbr.on_sent(&self.at(), Seq(self.next), SMSS);
         self.sent += 1;
         let waits = self.free_at.saturating_duration_since(self.now);
         let lost = self.loss > 0 && self.sent % self.loss == 0 || waits > self.queue;
@@ -101,11 +101,11 @@ impl Path {
             self.now = self.now.max(next).min(end);
             while self.acks.front().is_some_and(|(at, _)| *at <= self.now) {
                 let Some((_, packet)) = self.acks.pop_front() else { break };
-                let prior = self.inflight;
                 self.inflight -= SMSS;
                 let lost = packet.send_time == Time::MAX;
+                self.bbr.on_delivered(self.now, if lost { 0 } else { SMSS });
                 if lost {
-                    self.bbr.on_lost(&self.at(prior), SMSS, Some(packet));
+                    self.bbr.on_lost(&self.at(), SMSS, Some(packet));
                 }
                 let rtt = self.now.saturating_duration_since(packet.send_time).as_micros() as u32;
                 let acked = Acked {
@@ -116,7 +116,7 @@ impl Path {
                     min_rtt_us: self.delay.as_micros() as u32,
                 };
                 self.delivered += u64::from(acked.newly_acked);
-                let at = self.at(prior);
+                let at = self.at();
                 self.cwnd = self.bbr.on_ack(&at, &acked);
                 self.note();
             }
@@ -129,16 +129,7 @@ impl Path {
 }
 
 fn at(now: Time, cwnd: u32, inflight: u32, initial_cwnd: u32) -> At {
-    At {
-        now,
-        smss: SMSS,
-        cwnd,
-        inflight,
-        initial_cwnd,
-        is_cwnd_limited: false,
-        in_loss_recovery: false,
-        has_selective_acks: true,
-    }
+    At { now, smss: SMSS, cwnd, inflight, initial_cwnd, in_loss_recovery: false, has_selective_acks: true }
 }
 
 const RATE: u64 = 2_500_000;
@@ -235,7 +226,7 @@ fn nothing_to_send_says_nothing_of_the_path() {
     for n in 0..40 {
         path.idle = true;
         path.until(Time::from_millis(4100 + n * 100));
-        let at = path.at(0);
+        let at = path.at();
         path.bbr.has_nothing_to_send(&at);
         path.idle = false;
         path.send();
@@ -269,12 +260,64 @@ fn a_needless_reduction_is_taken_back() {
         path.until(path.now + Duration::from_millis(1));
     }
     let cwnd = path.cwnd;
-    let at = path.at(0);
+    let at = path.at();
     path.bbr.on_lost(&at, 5 * SMSS, None);
     path.until(path.now + ROUND_TRIP * 3);
     assert_ne!(path.bbr.inflight_shortterm, INFINITY, "a loss bounds what is in flight");
-    let at = path.at(0);
+    let at = path.at();
     let restored = path.bbr.on_undo(&at);
     assert_eq!((path.bbr.bw_shortterm, path.bbr.inflight_shortterm), (INFINITY, INFINITY));
     assert!(restored >= cwnd, "{restored} after {cwnd}");
+}
+
+/// §2.2: a window that was used up at one moment counts as used until a whole round has gone by without.
+#[test]
+fn the_window_counts_as_used_for_a_round() {
+    let mut bbr = Bbr::new(&at(Time::from_secs(1), 10 * SMSS, 0, 10 * SMSS), 40_000, 12_345);
+    let mut rounds = Vec::new();
+    for (n, inflight) in [(1, 9 * SMSS), (2, 10 * SMSS), (3, 9 * SMSS), (4, SMSS), (5, SMSS)] {
+        let at = at(Time::from_secs(1 + u64::from(n)), 10 * SMSS, inflight, 10 * SMSS);
+        let departure = bbr.on_sent(&at, Seq(n * SMSS), SMSS);
+        rounds.push(bbr.is_cwnd_limited());
+        bbr.on_delivered(at.now, SMSS);
+        let newest = Some(departure);
+        bbr.on_ack(&at, &Acked { newly_acked: SMSS, newly_lost: 0, rtt_us: None, newest, min_rtt_us: 1 });
+    }
+    assert_eq!(rounds, [false, true, true, false, false]);
+}
+
+/// §5.6.4.4: when what a timeout deemed lost is repaired, the window is what it was before, and not what has come of one segment.
+#[test]
+fn a_timeout_that_is_over_gives_the_window_back() {
+    let mut path = Path::new(RATE, ROUND_TRIP);
+    path.until(Time::from_secs(3));
+    let before = path.cwnd;
+    let mut at = At { in_loss_recovery: true, inflight: 0, ..path.at() };
+    at.cwnd = path.bbr.on_timeout(&at);
+    assert_eq!(at.cwnd, SMSS);
+    let acked = Acked { newly_acked: SMSS, newly_lost: 0, rtt_us: None, newest: None, min_rtt_us: 1 };
+    at.cwnd = path.bbr.on_ack(&at, &acked);
+    assert!(at.cwnd < 5 * SMSS, "{}", at.cwnd);
+    at.in_loss_recovery = false;
+    let after = path.bbr.on_ack(&at, &acked);
+    assert!((before..=before + SMSS).contains(&after), "{after}, and {before} before");
+}
+
+/// §5.3.3.5.3: a round that loses a part slows down by that part: the margin of the pace, by which everything comes in slower, is none of it.
+#[test]
+fn a_round_that_loses_a_part_slows_down_by_that() {
+    let at = at(Time::from_secs(1), 10 * SMSS, 0, 10 * SMSS);
+    let mut bbr = Bbr::new(&at, 40_000, 12_345);
+    let round = |bbr: &mut Bbr, came| {
+        bbr.bw_latest = came;
+        bbr.lower_bounds(&at);
+        bbr.bw_shortterm
+    };
+    bbr.update_congestion_signals(&at, &RateSample { delivery_rate: 1_000_000, ..RateSample::default() });
+    // Of what was paced at 990,000 all came, then 97 %, then next to nothing.
+    assert_eq!(round(&mut bbr, 990_000), 1_000_000);
+    assert_eq!(round(&mut bbr, 960_300), 970_000);
+    assert_eq!(round(&mut bbr, 100), 679_000);
+    // More than was thought counts as what it is.
+    assert_eq!(round(&mut bbr, 800_000), 800_000);
 }
