@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use flowlane::stats::Report;
 use flowlane::{
-    Bucket, Connect, Failure, Host, Interface, Key, ListenOptions, PairConfig, Quirk, Quirks, Runtime,
-    SocketError, TcpListener, TcpStream, UdpFields, current, spawn,
+    Algorithm, Bucket, Connect, Failure, Host, Interface, Key, ListenOptions, PairConfig, Quirk, Quirks,
+    Runtime, SocketError, TcpListener, TcpStream, UdpFields, current, spawn,
 };
 use flowlane_stack::tcp::DropReason;
 use flowlane_testnet::eventually_or;
@@ -32,8 +32,23 @@ where
     F: Fn() -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Result<u64, String>> + Send + 'static,
 {
+    start_with(pair, swap, Algorithm::Cubic, client)
+}
+
+/// The same, with this congestion control on both.
+fn start_with<F, R>(
+    pair: PairConfig,
+    swap: bool,
+    congestion: Algorithm,
+    client: F,
+) -> (Runtime, mpsc::Receiver<Result<u64, String>>)
+where
+    F: Fn() -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<u64, String>> + Send + 'static,
+{
     let mut builder = Runtime::builder().workers(2).pin(false).seed(7).frames(32_768);
     let server = Host::new("server", rss(Key::MICROSOFT, BUCKETS, 2, UdpFields::Two), || echo(server()));
+    let server = server.congestion(congestion);
     assert_eq!(builder.host(server.interface(on("10.0.0.1/24"))), SERVER);
     let (say, said) = mpsc::channel();
     let client = Host::new("client", rss(Key::symmetric(), BUCKETS, 2, UdpFields::Two), move || {
@@ -42,6 +57,7 @@ where
             let _ = say.send(client().await);
         }
     });
+    let client = client.congestion(congestion);
     assert_eq!(builder.host(client.interface(on("10.0.0.2/24"))), CLIENT);
     // Faults happen on the way to the second end.
     let ends = if swap { [(SERVER, 0), (CLIENT, 0)] } else { [(CLIENT, 0), (SERVER, 0)] };
@@ -289,6 +305,50 @@ fn hundreds_of_moves_of_lanes_full_of_connections() {
     assert!(report.workers.iter().all(|w| w.pool.move_overflow == 0));
     assert_eq!(tcp(&report, SERVER).connection_accepts, streams);
     assert_none_reset(&report);
+}
+
+/// A stream that is paced goes on where its lane goes, in the middle of a burst and while it waits for the next: the worker that never saw it before wakes it.
+#[test]
+fn lanes_move_while_they_pace() {
+    const MOVES: u64 = 60;
+    const EACH: usize = 300_000;
+    for congestion in [Algorithm::Bbr, Algorithm::Prague] {
+        let enough = Arc::new(AtomicBool::new(false));
+        let on = enough.clone();
+        let (runtime, told) = start_with(PairConfig::default(), false, congestion, move || {
+            let enough = on.clone();
+            async move {
+                let mut total = 0;
+                while !enough.load(Ordering::Relaxed) {
+                    total += there_and_back(server(), EACH).await?;
+                }
+                Ok(total)
+            }
+        });
+        let handle = runtime.handle();
+        for n in 0..MOVES {
+            let (host, bucket) = ([SERVER, CLIENT][n as usize % 2], Bucket((n / 2) as u16 % BUCKETS as u16));
+            handle.move_lane(host, bucket, 1 - handle.worker_of(host, bucket).unwrap()).unwrap();
+        }
+        enough.store(true, Ordering::Relaxed);
+        let mut total = 0;
+        for _ in 0..BUCKETS {
+            match told.recv_timeout(PATIENCE) {
+                Ok(result) => total += result.unwrap(),
+                Err(e) => panic!("{congestion:?}: {e}\n{:#?}", handle.report()),
+            }
+        }
+        let report = runtime.stop();
+        let moved: u64 = report.workers.iter().flat_map(|w| &w.lanes).map(|l| l.counts.moves).sum();
+        let streams = tcp(&report, SERVER).connection_accepts;
+        assert_eq!((moved, total), (MOVES, streams * EACH as u64), "{congestion:?}");
+        for host in [SERVER, CLIENT] {
+            let stats = tcp(&report, host);
+            assert_eq!(stats.prague_without, 0, "all of them have it");
+            assert_eq!(stats.accecn_handshakes, if congestion == Algorithm::Prague { streams } else { 0 });
+        }
+        assert_none_reset(&report);
+    }
 }
 
 #[test]
