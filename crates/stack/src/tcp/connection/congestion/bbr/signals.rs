@@ -81,9 +81,11 @@ pub(super) struct Undo {
 }
 
 impl RateSample {
-    /// IsInflightTooHigh (§5.5.10.2).
+    /// IsInflightTooHigh (§5.5.10.2). One segment tells no share: where fewer than fifty are in flight, each loss would be more than the threshold.
     pub(super) fn is_inflight_too_high(&self, at: &At) -> bool {
-        self.lost > percent(self.tx_in_flight, LOSS_THRESH) || self.lost > 0 && !at.has_selective_acks
+        // Guard: `.max(at.smss.into())` as `.max(0)` fails bbr::tests::one_segment_is_no_share
+        let most = percent(self.tx_in_flight, LOSS_THRESH).max(at.smss.into());
+        self.lost > most || self.lost > 0 && !at.has_selective_acks
     }
 }
 

@@ -196,6 +196,22 @@ fn a_probe_that_loses_much_sets_the_bound() {
     assert!((product * 7 / 10..=product * 5 / 4).contains(&bound), "{bound}");
 }
 
+/// §5.5.10.2: 2 % of what is in flight, and not a single segment, which is more where there are few.
+#[test]
+fn one_segment_is_no_share_of_a_few() {
+    let mut at = at(Time::from_secs(1), 10 * SMSS, 0, 10 * SMSS);
+    let is_too_high = |at: &At, segments: u32, lost: u32| {
+        let [tx_in_flight, lost] = [segments, lost].map(|n| u64::from(n * SMSS));
+        RateSample { tx_in_flight, lost, ..RateSample::default() }.is_inflight_too_high(at)
+    };
+    for (segments, most) in [(5, 1), (49, 1), (50, 1), (100, 2), (200, 4)] {
+        let lost = (0..8).filter(|lost| !is_too_high(&at, segments, *lost)).max();
+        assert_eq!(lost, Some(most), "{segments} segments");
+    }
+    at.has_selective_acks = false;
+    assert!(is_too_high(&at, 100, 1) && !is_too_high(&at, 100, 0), "only one can be told of");
+}
+
 /// §5.3.4.3: in ProbeRTT half of the product is in flight, for 200 ms; then the window is as before.
 #[test]
 fn probe_rtt_empties_the_pipe() {
