@@ -20,7 +20,8 @@
 //!
 //! When the next burst may go (§5.6.2) is `pace`, beside this directory.
 //!
-//! One thing is not as in the pseudo-code: what a round with losses takes off the rate (`lower_bounds`).
+//! Two things are not as in the pseudo-code: what a round with losses takes off the rate (`lower_bounds`), and that one segment that is lost is no share
+//! (`is_inflight_too_high`).
 //!
 //! Not done: a response to ECN, which the draft leaves open. So data of connections with a model does not say that it may be marked.
 
