@@ -81,7 +81,7 @@ fn bad_arguments_get_one_line_and_2() {
         (&["10.11.2.1:7", "--clients", "fd00::/64"], "family"),
         (&["[fe80::1]:7"], "is link-local"),
         (&["no-such-host.invalid:7"], "resolved"),
-        (&["10.11.2.1:70000"], "ADDRESS:PORT"),
+        (&["10.11.2.1:70000"], "70000 is no port"),
         (&["10.11.2.1:7", "--ramp", "1s", "--window", "4"], "--ramp"),
         (&["10.11.2.1:7", "--save", "/no/such/dir/x.json"], "/no/such/dir"),
         (&["10.11.2.1:7", "--tui", "--quiet"], "--quiet"),

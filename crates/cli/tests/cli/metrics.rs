@@ -153,7 +153,7 @@ fn addresses_that_nobody_meant_are_refused() {
         ("[::ffff:0.0.0.0]:9464", "every address of this machine"),
         ("localhost", "give an address and a port, such as 127.0.0.1:9464"),
         ("127.0.0.1", "give an address and a port, such as 127.0.0.1:9464"),
-        ("70000", "give an address and a port, such as 127.0.0.1:9464"),
+        ("70000", "70000 is no port"),
         (&taken.to_string(), "another program has this port"),
     ] {
         let output = flowlane(&format!("serve udp-echo --link kernel --port 1 --metrics {address}"));

@@ -125,7 +125,6 @@ impl Socket {
         }
         self.inflated = 0;
         for _ in 0..ROUNDS {
-            // Guard: `self.inflated >= OUTPUT` as `false` fails server/websocket::deflate::others_have_their_turn
             if self.inflated >= OUTPUT {
                 break;
             }

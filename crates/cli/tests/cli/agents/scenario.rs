@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use flowlane_testnet::Scratch;
 use serde_json::{Value, json};
@@ -119,29 +120,45 @@ fn what_a_scenario_cannot_ask_of_agents_is_refused_in_one_line() {
     refused(nats.load(&["--scenario", &file, "--agents", "lab:1"]), 2, "256 KiB");
 }
 
-/// Somebody who speaks to an agent over the bus without this program.
-struct Stranger(BufReader<TcpStream>);
+/// Somebody who speaks to an agent over the bus without this program, and the number of the last question.
+struct Stranger(BufReader<TcpStream>, u64);
 
 impl Stranger {
     fn at(nats: &Nats) -> Self {
         let mut stream = TcpStream::connect(("127.0.0.1", nats.port)).unwrap();
-        stream.write_all(b"CONNECT {\"verbose\":false}\r\nSUB inbox 1\r\n").unwrap();
-        Self(BufReader::new(stream))
+        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        stream.write_all(b"CONNECT {\"verbose\":false}\r\nSUB inbox.* 1\r\n").unwrap();
+        Self(BufReader::new(stream), 0)
     }
 
-    /// What is answered to this.
+    /// What is answered to this. It is asked again until then, since the bus drops what nobody has subscribed to yet.
     fn asks(&mut self, subject: &str, ask: &Value) -> Value {
-        let text = ask.to_string();
-        write!(self.0.get_mut(), "PUB {subject} inbox {}\r\n{text}\r\n", text.len()).unwrap();
+        self.1 += 1;
+        let (inbox, text) = (format!("inbox.{}", self.1), ask.to_string());
+        let question = format!("PUB {subject} {inbox} {}\r\n{text}\r\n", text.len());
+        let stream = self.0.get_mut();
+        stream.write_all(question.as_bytes()).unwrap();
         let mut line = String::new();
-        while !line.starts_with("MSG") {
-            line.clear();
-            assert!(self.0.read_line(&mut line).unwrap() > 0);
+        loop {
+            match self.0.read_line(&mut line) {
+                Ok(n) => assert!(n > 0, "the server has closed"),
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.0.get_mut().write_all(question.as_bytes()).unwrap();
+                    continue;
+                }
+                Err(e) => panic!("{e}"),
+            }
+            let words = std::mem::take(&mut line);
+            let words: Vec<&str> = words.split_whitespace().collect();
+            let ["MSG", to, .., len] = words[..] else { continue };
+            let mut answer = vec![0; len.parse().unwrap()];
+            self.0.read_exact(&mut answer).unwrap();
+            // Others are further answers to what was asked twice.
+            if to == inbox {
+                let first = answer.split(|b| *b == b'\n').next().unwrap();
+                return serde_json::from_slice(first).unwrap();
+            }
         }
-        let mut answer = vec![0; line.trim().rsplit(' ').next().unwrap().parse().unwrap()];
-        self.0.read_exact(&mut answer).unwrap();
-        let first = answer.split(|b| *b == b'\n').next().unwrap();
-        serde_json::from_slice(first).unwrap()
     }
 }
 

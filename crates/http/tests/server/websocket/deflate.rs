@@ -106,24 +106,6 @@ fn messages_that_are_wrong_are_answered_with_their_code() {
     }
 }
 
-/// Messages that become a thousand times as long do not keep a lane from its other connections.
-#[test]
-fn others_have_their_turn() {
-    const MESSAGES: u64 = 60;
-    beside_with(options(), |server| async move {
-        let (mut much, _) = offering(OFFER).await;
-        let mut other = Peer::open(None).await;
-        much.write(&compressed(Opcode::Binary, &[0; 1 << 16]).repeat(MESSAGES as usize)).await;
-        other.frame(Opcode::Text, b"short").await;
-        assert_eq!(other.hear().await, Heard::Data(b"short".to_vec()));
-        let before = server.total().get(Counter::WsDeflated);
-        assert!(before < MESSAGES / 2, "{before} of {MESSAGES} came first");
-        for _ in 0..MESSAGES {
-            assert!(matches!(much.hear().await, Heard::Deflated(_)));
-        }
-    });
-}
-
 /// A server that was not told to agrees to nothing, nor does one that is offered nothing.
 #[test]
 fn nothing_is_compressed_that_was_not_agreed_on() {
