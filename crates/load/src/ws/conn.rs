@@ -243,9 +243,8 @@ impl staying::Conn<WsLoadConfig> for Conn {
                 Ok((used, Some(event))) => {
                     at += used;
                     match event {
-                        Event::Data { kind, bytes, first, last, fragmented, deflated } => {
-                            let piece = Piece { kind, bytes, first, last, fragmented, deflated };
-                            if let Err(fault) = ear.hear(piece, pen, book, now) {
+                        Event::Data { .. } => {
+                            if let Err(fault) = ear.hear(event, pen, book, now) {
                                 self.close_with(pen, fault.code());
                                 return Err(Fault::Frame(fault).into());
                             }
@@ -297,17 +296,6 @@ impl Conn {
     }
 }
 
-/// A piece of a message: see [`Event::Data`].
-#[derive(Clone, Copy)]
-struct Piece<'a> {
-    kind: Kind,
-    bytes: &'a [u8],
-    first: bool,
-    last: bool,
-    fragmented: bool,
-    deflated: bool,
-}
-
 /// What hears answers: the connection without its reader, from which they are borrowed.
 struct Ear<'a> {
     waiting: &'a mut VecDeque<Waiting>,
@@ -319,9 +307,10 @@ struct Ear<'a> {
 }
 
 impl Ear<'_> {
+    /// A piece of a message. One that is compressed is kept until it is whole, then it is compared.
     #[inline]
-    fn hear(&mut self, piece: Piece<'_>, pen: &Pen, book: &mut Book, now: u64) -> Result<(), BadFrame> {
-        let Piece { kind, bytes, first, last, fragmented, deflated } = piece;
+    fn hear(&mut self, event: Event<'_>, pen: &Pen, book: &mut Book, now: u64) -> Result<(), BadFrame> {
+        let Event::Data { kind, bytes, first, last, fragmented, deflated } = event else { return Ok(()) };
         let answer = &mut *self.answer;
         // Guard: `self.waiting.is_empty()` as `false` fails load/ws::wrong::what_nobody_asked
         if first {

@@ -45,8 +45,10 @@ fn answers_that_are_wrong_are_noticed() {
     let c = ran.counts;
     assert!(c.wrong > 0 && c.wrong.abs_diff(c.answered / 10) <= 4, "{c:?}");
     assert_eq!((ran.errors("content"), c.broken), (c.wrong, 0), "{c:?}");
-    let ran = run(Far::Deflates(Deflates::Garbage), asked(Kind::Text, 300));
-    let c = ran.counts;
-    assert!(c.broken > 0 && ran.errors("malformed") > 0, "{c:?} {:?}", ran.report.failed);
-    assert_eq!(c.wrong, 0, "{c:?}");
+    for (how, kind) in [(Deflates::Garbage, "malformed"), (Deflates::Bomb, "too-long")] {
+        let ran = run(Far::Deflates(how), asked(Kind::Text, 300));
+        let c = ran.counts;
+        assert!(c.broken > 0 && ran.errors(kind) > 0, "{how:?}: {c:?} {:?}", ran.report.failed);
+        assert_eq!(c.wrong, 0, "{how:?}: {c:?}");
+    }
 }

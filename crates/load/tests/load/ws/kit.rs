@@ -59,6 +59,8 @@ pub(in super::super) enum Deflates {
     Short,
     /// Every tenth answer does not decompress.
     Garbage,
+    /// Every tenth answer becomes two megabytes of two kilobytes.
+    Bomb,
 }
 
 const WIRE: &str = "10.0.0.1:80";
@@ -102,6 +104,10 @@ impl Serving {
                 match how {
                     Deflates::Short if tenth => answer.1 = vec![0],
                     Deflates::Garbage if tenth => answer.1 = vec![0xff; 9],
+                    Deflates::Bomb if tenth => {
+                        deflate::write(&mut out, opcode, &vec![b'x'; 2 << 20], None);
+                        return (out, true);
+                    }
                     _ => {}
                 }
                 let begin = if how == Deflates::Fragments { answer.1.len() / 2 } else { answer.1.len() };
